@@ -223,9 +223,12 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
         depths.append(0 if step["parent"] < 0 else depths[step["parent"]] + 1)
         gain = "" if step["gain"] is None else f"{step['gain']:+.3f}"
         bar = "▇" * round(8 * max(0, step["gain"] or 0) / most)
-        adds = ", ".join(step["columns"]) or "(leads to the next)"
+        adds = ", ".join(step["columns"]) or "(only leads to another table)"
         name = f"{'  ' * (depths[-1] - 1)}└ {step['table']}" if depths[-1] else step["table"]
-        drawn.append((name, step["via"], f"{step['coverage']:.0%}", gain, bar, adds))
+        via = step["via"]
+        if step["parent"] >= 0:
+            via += f" of {found['steps'][step['parent']]['table']}"
+        drawn.append((name, via, f"{step['coverage']:.0%}", gain, bar, adds))
     return f"{line} ({interval})\n{aligned(drawn, screen)}"
 
 
