@@ -30,11 +30,11 @@ from deepjoin.serve.http.answers import (
     JoinedColumn,
     JoinPreview,
     SavedJoin,
+    Section,
     wording,
 )
 from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
-from deepjoin.serve.http.section import Section
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import JoinLimits, check_rows, joined_name, save_join

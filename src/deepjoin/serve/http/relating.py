@@ -14,11 +14,10 @@ from deepjoin.model import Decision, Relation, TableKey
 from deepjoin.relating.diagram import Diagram, lay_out
 from deepjoin.relating.relations import RelationFinder
 from deepjoin.serve.current import Opened
-from deepjoin.serve.http.answers import wording
+from deepjoin.serve.http.answers import Section, wording
 from deepjoin.serve.http.joins import without_paths
 from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import FeedbackRequest, PathRequest
-from deepjoin.serve.http.section import Section
 from deepjoin.serve.http.service import Service
 
 #: Relations and keys listed, and tables drawn.

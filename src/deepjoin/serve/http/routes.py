@@ -29,8 +29,10 @@ from deepjoin.serve.http.answers import (
     Limits,
     Lines,
     LookedUp,
+    Section,
     TableList,
     ValueHolders,
+    WorkerPool,
     answer,
     documented,
     documented_lines,
@@ -49,7 +51,6 @@ from deepjoin.serve.http.requests import (
     UploadTable,
     ValueList,
 )
-from deepjoin.serve.http.section import Section, WorkerPool
 from deepjoin.serve.http.service import Service
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.settings import SearchSettings

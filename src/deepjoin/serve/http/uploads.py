@@ -30,11 +30,10 @@ from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
 from deepjoin.read.frames import read_columns
 from deepjoin.read.sql import duckdb_scan, literal
-from deepjoin.serve.http.answers import answer, documented
+from deepjoin.serve.http.answers import Section, answer, documented
 from deepjoin.serve.http.describing import describe_file
 from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.serve.http.requests import PastedValues
-from deepjoin.serve.http.section import Section
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
 
