@@ -88,8 +88,8 @@ def run(options: argparse.Namespace) -> int:
         say(
             printable(
                 f"{relation.orphans:,} rows of {relation.child_table} refer to nothing: "
-                f"{'+'.join(relation.child_columns)} is not in {relation.parent_table}."
-                f"{'+'.join(relation.parent_columns)}" + (f" ({some})" if some else "")
+                f"{'+'.join(relation.child_columns)} is not in {relation.parent}"
+                + (f" ({some})" if some else "")
             )
         )
     return 1 if broken else 0
@@ -105,20 +105,11 @@ def _table(found: Relations, options: argparse.Namespace) -> Iterator[str]:
     for start in range(0, len(found), _LINES):
         rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
         for one in found[start : start + _LINES]:
-            words = dict(one.evidence.items())
-            rows.append(
-                [
-                    f"{one.probability:.2f}",
-                    printable(f"{one.child_table}.{'+'.join(one.child_columns)}"),
-                    printable(f"{one.parent_table}.{'+'.join(one.parent_columns)}"),
-                    one.cardinality,
-                    f"{one.orphans:,}" if one.orphans else "",
-                    {True: "yes", False: "no", None: ""}[one.declared],
-                    printable(
-                        "; ".join(words[w] for w in ("person", "name", "values") if w in words)
-                    ),
-                ]
-            )
+            told = [one.evidence[w] for w in ("person", "name", "values") if w in one.evidence]
+            orphans = f"{one.orphans:,}" if one.orphans else ""
+            declared = {True: "yes", False: "no", None: ""}[one.declared]
+            cells = one.child, one.parent, one.cardinality, orphans, declared, "; ".join(told)
+            rows.append([f"{one.probability:.2f}", *map(printable, cells)])
         yield aligned(rows, screen) + "\n"
     if found.keys:
         yield "\nkeys\n"

@@ -40,7 +40,6 @@ CONTROLS = {
     | {"one-to-one": "one-to-one"},
     "tau": {"": "Minimum similarity"},
     "min_joinability": {"": "Minimum joinability"},
-    "precision": {"": "Minimum precision"},
     "method": {"": "Method"},
     "k": {"": "Hits"},
     "values": {"": "Values, one per line"},

@@ -10,7 +10,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from deepjoin._version import __version__
-from deepjoin.errors import DeepJoinError
 from deepjoin.model import (
     Column,
     ColumnPlace,
@@ -20,7 +19,7 @@ from deepjoin.model import (
     SimilarJoins,
     TableDescription,
 )
-from deepjoin.read.frames import columns_by_name, read_columns
+from deepjoin.read.frames import columns_by_name
 from deepjoin.relating.neighbourhood import similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
@@ -239,20 +238,14 @@ async def _pool(service: Service, request: SearchRequest) -> WorkerPool:
 
 
 def _query(service: Service, opened: Opened, request: SearchRequest) -> Column | list[Column]:
-    query, lake = request.query, opened.lake
+    query = request.query
     match query:
         case LakeColumn():
-            return lake.column(query.table, query.column)
+            return opened.columns(query.table, query.column)
         case LakeTable():
-            opened.check_table(query.table)
-            names = lake.index.indexed_columns(query.table)
-            if not names:
-                raise DeepJoinError(f"No column of {query.table} is indexed.")
-            return [lake.column(query.table, name) for name in names]
+            return opened.columns(query.table, None)
         case LakeKey():
-            opened.check_table(query.table)
-            table = lake.index.origin(query.table).table()
-            return columns_by_name(read_columns(table), query.columns, query.table)
+            return opened.columns(query.table, query.columns)
         case UploadKey():
             found = service.uploads.get(query.upload).columns()
             return columns_by_name(found, query.columns, None)

@@ -16,8 +16,6 @@ from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
 from deepjoin.read.frames import (
     as_column,
-    columns_by_name,
-    read_columns,
     read_rows,
     table_of_columns,
 )
@@ -109,17 +107,9 @@ class AgentSession:
 
     def queries(self, args: QueryArguments) -> list[Column]:
         """Find the query column, or all columns of a table that can be searched with."""
-        if isinstance(args.column, list) and args.table is not None and args.values is None:
-            own = self.lake.index.full_name(args.table)
-            found = read_columns(self.lake.index.origin(own).table())
-            return columns_by_name(found, args.column, own)
-        if args.table is None or args.column is not None or args.values is not None:
+        if args.table is None or isinstance(args.column, str) or args.values is not None:
             return [self.query(args)]
-        table = self.lake.index.full_name(args.table)
-        names = self.lake.index.indexed_columns(table)
-        if not names:
-            raise DeepJoinError(f"No column of {table} is indexed: see describe_table.")
-        return [self.lake.column(table, name) for name in names]
+        return self._current.opened.columns(self.lake.index.full_name(args.table), args.column)
 
     def lake_info(self, args: InfoArguments) -> LakeAnswer:
         """Describe the lake."""
