@@ -10,7 +10,7 @@ lake = deepjoin.index(demo.folder)
 
 spelled = ["U.S.A.", "Great Britain", "Holland", "Viet Nam", "Czechia"]
 
-# Equal values alone find little here; the default also counts other spellings.
+# Equal values find the one table that spells names like these; the default finds others as well.
 print(lake.search(spelled, k=2, join="equi"))
 print(lake.search(spelled, k=2))
 

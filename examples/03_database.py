@@ -16,7 +16,6 @@ with closing(sqlite3.connect("shop.sqlite")) as shop, shop:
     cities = ["Lyon", "Kyoto", "Porto", "Turin", "Bergen", "Gdańsk", "Tampere"]
     shop.executemany("INSERT INTO customers (city) VALUES (?)", [(city,) for city in cities * 3])
     shop.executemany("INSERT INTO offices VALUES (?, '+00')", [(city,) for city in cities[:5]])
-shop.close()
 
 # The database is opened read-only; the index is a folder of its own.
 lake = deepjoin.index(Path("shop.sqlite"), "shop.index")

@@ -33,29 +33,19 @@ if TYPE_CHECKING:
         Vectors,
     )
 
-#: Names loaded when first used, so that importing the package stays light.
+#: Names loaded when first used, by module, so that importing the package stays light.
 _LAZY = {
-    "index": ("deepjoin.indexing", "index"),
-    "open": ("deepjoin.lake", "open_lake"),
-    "join": ("deepjoin.joining.entry", "join"),
-    "Lake": ("deepjoin.lake", "Lake"),
-    "Hit": ("deepjoin.model", "Hit"),
-    "match": ("deepjoin.matching.entry", "match"),
-    "Match": ("deepjoin.model", "Match"),
-    "Relation": ("deepjoin.model", "Relation"),
-    "Matches": ("deepjoin.model", "Matches"),
-    "Program": ("deepjoin.model", "Program"),
-    "Results": ("deepjoin.model", "Results"),
-    "BuildSettings": ("deepjoin.settings", "BuildSettings"),
-    "EnrichSettings": ("deepjoin.settings", "EnrichSettings"),
-    "JoinSettings": ("deepjoin.settings", "JoinSettings"),
-    "PublishSettings": ("deepjoin.settings", "PublishSettings"),
-    "SearchSettings": ("deepjoin.settings", "SearchSettings"),
-    "Settings": ("deepjoin.settings", "Settings"),
-    "Vectors": ("deepjoin.settings", "Vectors"),
-    "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
-    "train": ("deepjoin.lab.training", "train"),
-    "publish": ("deepjoin.indexing", "publish"),
+    "indexing": ("index", "publish"),
+    "joining.entry": ("join",),
+    "lab.evaluation": ("evaluate",),
+    "lab.training": ("train",),
+    "lake": ("Lake", "open_lake"),
+    "matching.entry": ("match",),
+    "model": ("Hit", "Match", "Matches", "Program", "Relation", "Results"),
+    "settings": (
+        *("BuildSettings", "EnrichSettings", "JoinSettings", "PublishSettings"),
+        *("SearchSettings", "Settings", "Vectors"),
+    ),
 }
 
 __all__ = [
@@ -88,10 +78,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'deepjoin' has no attribute '{name}'")
-    module, attribute = _LAZY[name]
-    return getattr(import_module(module), attribute)
+    wanted = "open_lake" if name == "open" else name
+    for module, names in _LAZY.items():
+        if wanted in names:
+            return getattr(import_module(f"deepjoin.{module}"), wanted)
+    raise AttributeError(f"module 'deepjoin' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

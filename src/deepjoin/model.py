@@ -877,6 +877,16 @@ class Relation(Answer):
     decided: DecidedBy = ""
     """What a person said of it, which makes the probability 1 or 0; left out if nobody did."""
 
+    @property
+    def child(self) -> str:
+        """The child's columns in a word: orders.customer."""
+        return f"{self.child_table}.{'+'.join(self.child_columns)}"
+
+    @property
+    def parent(self) -> str:
+        """The parent's columns in a word: customers.id."""
+        return f"{self.parent_table}.{'+'.join(self.parent_columns)}"
+
 
 class _JsonField(NamedTuple):
     key: str

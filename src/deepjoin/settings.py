@@ -326,6 +326,16 @@ def check_tau(tau: object) -> None:
         raise DeepJoinError(f"`tau` is {tau!r}; it must be a cosine above 0 and at most 1.")
 
 
+def fields_of(kind: type, given: object) -> dict[str, Any]:
+    """Return what options, or a request, have under the names of the fields of a class.
+
+    >>> fields_of(JoinSettings, SearchSettings(tau=0.8))
+    {'tau': 0.8}
+    """
+    names = (one.name for one in fields(kind) if hasattr(given, one.name))
+    return {name: getattr(given, name) for name in names}
+
+
 Chosen = TypeVar("Chosen", SearchSettings, JoinSettings, PublishSettings)
 
 

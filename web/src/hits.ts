@@ -2,6 +2,7 @@
 
 import type { Hit, Results, SearchBody, Source } from "./api/types";
 import type { Filters } from "./route";
+import { percent } from "./words";
 
 /** Matched and unmatched values listed of a hit, and all that the service lists. */
 const SHOWN = 8;
@@ -61,6 +62,8 @@ export function rankedBy(hit: Hit, hits: Hit[]): string {
     (other) => other.rank < hit.rank && shown(other.joinability) < shown(hit.joinability),
   );
   if (passed.length === 0) return "";
+  if (hit.join === "any" && passed.every((other) => other.probability > hit.probability))
+    return `Ranked by how likely a person would make this join (${percent(hit.probability)}), not by joinability.`;
   if (passed.every((other) => other.score >= hit.score))
     return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by joinability alone.`;
   if (hit.generic && !passed.some((other) => other.generic))

@@ -68,6 +68,7 @@ describe("hits", () => {
     const year = { joinability: 1, score: 1, generic: "year" } as const;
     expect(ranked(low, year)[1]).toContain("generic key");
     expect(ranked(low, { ...high, score: 0.99 })).toEqual(["", ""]);
+    expect(ranked(low, { ...high, probability: 0.6 })[1]).toContain("(60%)");
   });
 
   it("of tables of one kind are folded under the best, others are not", () => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.arguments import format_argument, index_argument, memory_argument
+from deepjoin.cli.arguments import FORMAT, INDEX, MEMORY, Argument
 from deepjoin.cli.output import print_tables, progress_bar
 
 SUMMARY = "index more tables into a lake"
@@ -16,17 +16,12 @@ examples:
 Tables that came from the same files are replaced. `deepjoin index` refreshes added tables too."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        nargs="+",
-        help="as for deepjoin index; inside or outside the indexed folder",
-    )
-    memory_argument(parser)
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("source SOURCE...", "as for deepjoin index; inside or outside the indexed folder"),
+    MEMORY,
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:

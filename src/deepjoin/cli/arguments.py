@@ -8,115 +8,13 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, _MutuallyExclusiveGroup
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from deepjoin.errors import DeepJoinError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def index_argument(parser: ArgumentParser) -> None:
-    """Add the index that a command works on."""
-    parser.add_argument(
-        "index",
-        metavar="INDEX",
-        help="an index folder, or a folder of tables (indexed on first use)",
-    )
-
-
-def format_argument(parser: ArgumentParser, *more: str) -> None:
-    """Add the choice between a table for people and JSON for programs."""
-    parser.add_argument(
-        "--format", choices=("table", "json", *more), default="table", help="output format"
-    )
-
-
-def row_arguments(parser: ArgumentParser) -> None:
-    """Add what becomes of rows without a match and with several."""
-    parser.add_argument(
-        "--how", choices=("left", "inner"), default="left", help="keep rows without a match, or not"
-    )
-    parser.add_argument(
-        "--many",
-        choices=("expand", "first", "aggregate"),
-        default="expand",
-        help="when several rows match: all of them, the first, or one row",
-    )
-
-
-def vector_store_argument(parser: ArgumentParser) -> None:
-    """Add the servers that search column vectors."""
-    parser.add_argument(
-        "--vector-store",
-        metavar="URL",
-        action="append",
-        help="search column vectors in PostgreSQL (see: deepjoin publish); repeat for each "
-        "server; default: $DEEPJOIN_VECTOR_STORE, or the index itself",
-    )
-
-
-def vector_arguments(parser: ArgumentParser, several: bool = False) -> None:
-    """Add the encoders of columns and cells, and sketches; ``several`` for one encoder a kind."""
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|DIR|KIND:WHERE" + ("" if several else "|none"),
-        action="append" if several else "store",
-        help="column encoder, for --method deepjoin and others that compare column vectors: "
-        "default, a model folder, the name of a model, KIND:WHERE"
-        + ("; repeatable, one a kind" if several else ", or none (the default)"),
-    )
-    parser.add_argument(
-        "--cells",
-        metavar="NAME|PATH|none",
-        help="cell encoder, for semantic joins: default, a folder made by "
-        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
-    )
-    parser.add_argument(
-        "--sketch",
-        metavar="N",
-        type=whole(1 if several else 0),
-        help="numbers in a column's sketch, for the sketch methods; default "
-        + ("768" if several else "0: none"),
-    )
-
-
-def column_vector_arguments(parser: ArgumentParser) -> None:
-    """Add how column vectors are searched, and how columns become texts."""
-    parser.add_argument(
-        "--vector-index",
-        metavar="KIND",
-        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
-    )
-    parser.add_argument(
-        "--metric",
-        choices=("cosine", "euclidean"),
-        help="distance between column vectors (default cosine)",
-    )
-    text_arguments(parser)
-
-
-def text_arguments(parser: ArgumentParser) -> None:
-    """Add how columns become texts; the defaults are those of the encoder."""
-    parser.add_argument("--pattern", metavar="NAME", help="how columns become texts")
-    parser.add_argument("--tokens", type=whole(8), metavar="N", help="maximum tokens of a text")
-    parser.add_argument(
-        "--sampling",
-        metavar="NAME",
-        help="which cells of a tall column: frequency, random, truncate, tf-idf or bm25",
-    )
-    parser.add_argument("--unit", metavar="NAME", help="what statistics count: characters or words")
-
-
-def memory_argument(parser: ArgumentParser) -> None:
-    """Add how much memory a command that writes an index may hold."""
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        default="2G",
-        help="memory that the build may hold, e.g. 1G or 4G (default 2G; about 600M are needed)",
-    )
 
 
 def suggestion(text: str, known: Iterable[str]) -> str:
@@ -311,22 +209,136 @@ def aggregates(text: str) -> dict[str, str]:
     return {column if sign else "*": aggregate for column, sign, aggregate in pairs}
 
 
-def judging_arguments(parser: ArgumentParser) -> None:
-    """Add the options by which people decide about similar values."""
-    parser.add_argument(
-        "--precision",
-        metavar="P",
-        type=share,
-        help="least estimated precision of all pairs, e.g. 0.95: similar values are taken, "
-        "likeliest first, as long as it is reached",
-    )
-    parser.add_argument(
-        "--doubtful",
-        metavar="CSV",
-        help="write doubtful pairs to this file; fill in accept or reject and give it back",
-    )
-    parser.add_argument(
-        "--decisions",
-        metavar="CSV",
-        help="a file with the columns query, target and decision (accept, reject or empty)",
+class Argument:
+    """An argument or option of a command: its usage, what it is for, how its value is read.
+
+    ``usage`` is written as in a manual: "file FILE", "--depth N", "-c --column COLUMN", "--all" for
+    a switch, "[TABLE]" for what may be left out, "SOURCE..." for several. ``read`` is a function or
+    the values allowed; ``more`` goes to argparse. The help shows the default unless it names one.
+    """
+
+    def __init__(
+        self,
+        usage: str,
+        help: str,
+        read: Callable[[str], Any] | tuple[str, ...] | None = None,
+        default: Any = None,
+        **more: Any,
+    ) -> None:
+        words = usage.split()
+        self._names = [word for word in words if word.startswith("-")] or words[:1]
+        *values, last = words[len(self._names) :] or [""]
+        if last.startswith("["):
+            more["nargs"], last = "?", last[1:-1]
+        elif last.endswith("...") and not last.endswith(",..."):
+            more |= {"action": "append"} if usage.startswith("-") else {"nargs": "+"}
+            last = last.removesuffix("...")
+        if values:
+            more |= {"nargs": len(values) + 1, "metavar": (*values, last)}
+        elif last:
+            more["metavar"] = last
+        elif read is None and "action" not in more:
+            more["action"] = "store_true"
+        if read is not None:
+            more["choices" if isinstance(read, tuple) else "type"] = read
+        if default is not None:
+            more["default"] = default
+            if default not in ("", []) and "default" not in help:
+                help += f" (default {f'{default:,}' if isinstance(default, int) else default})"
+        self._more = more | {"help": help}
+
+    def add_to(self, parser: ArgumentParser | _MutuallyExclusiveGroup) -> None:
+        """Add it to the parser of a command."""
+        parser.add_argument(*self._names, **self._more)
+
+
+INDEX = Argument("index INDEX", "an index folder, or a folder of tables (indexed on first use)")
+#: Where a database has no index yet, it is made.
+SOURCE = Argument("index INDEX|SOURCE", "index, folder, database file or URL")
+#: A table for people, JSON for programs, and CSV where there are rows.
+FORMAT = Argument("--format", "output format", ("table", "json"), "table")
+FORMAT_OR_CSV = Argument("--format", "output format", ("table", "json", "csv"), "table")
+TABLE_OUT = Argument("-o --out OUT", ".parquet, .csv, .tsv or .csv.gz")
+#: What becomes of rows without a match and with several.
+ROWS = (
+    Argument("--how", "keep rows without a match, or not", ("left", "inner"), "left"),
+    Argument(
+        "--many",
+        "when several rows match: all of them, the first, or one row",
+        ("expand", "first", "aggregate"),
+        "expand",
+    ),
+)
+VECTOR_STORE = Argument(
+    "--vector-store URL...",
+    "search column vectors in PostgreSQL (see: deepjoin publish); repeat for each server; default: "
+    "$DEEPJOIN_VECTOR_STORE, or the index itself",
+)
+#: How columns become texts; the defaults are those of the encoder.
+TEXTS = (
+    Argument("--pattern NAME", "how columns become texts"),
+    Argument("--tokens N", "maximum tokens of a text", whole(8)),
+    Argument(
+        "--sampling NAME",
+        "which cells of a tall column: frequency, random, truncate, tf-idf or bm25",
+    ),
+    Argument("--unit NAME", "what statistics count: characters or words"),
+)
+#: How column vectors are searched, and how columns become texts.
+COLUMN_VECTORS = (
+    Argument(
+        "--vector-index KIND",
+        "how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
+    ),
+    Argument(
+        "--metric", "distance between column vectors (default cosine)", ("cosine", "euclidean")
+    ),
+    *TEXTS,
+)
+MEMORY = Argument(
+    "--memory SIZE",
+    "memory that the build may hold, e.g. 1G or 4G (default 2G; about 600M are needed)",
+    size,
+    "2G",
+)
+#: How people decide about similar values.
+JUDGING = (
+    Argument(
+        "--precision P",
+        "least estimated precision of all pairs, e.g. 0.95: similar values are taken, likeliest "
+        "first, as long as it is reached",
+        share,
+    ),
+    Argument(
+        "--doubtful CSV",
+        "write doubtful pairs to this file; fill in accept or reject and give it back",
+    ),
+    Argument(
+        "--decisions CSV",
+        "a file with the columns query, target and decision (accept, reject or empty)",
+    ),
+)
+
+
+def vectors(several: bool = False) -> tuple[Argument, ...]:
+    """Return the options of encoders and sketches; ``several`` for one encoder a kind."""
+    kinds = "NAME|DIR|KIND:WHERE" + ("..." if several else "|none")
+    return (
+        Argument(
+            f"--encoder {kinds}",
+            "column encoder, for --method deepjoin and others that compare column vectors: "
+            "default, a model folder, the name of a model, KIND:WHERE"
+            + ("; repeatable, one a kind" if several else ", or none (the default)"),
+        ),
+        Argument(
+            "--cells NAME|PATH|none",
+            "cell encoder, for semantic joins: default, a folder made by "
+            "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
+        ),
+        Argument(
+            "--sketch N",
+            "numbers in a column's sketch, for the sketch methods; default "
+            + ("768" if several else "0: none"),
+            whole(1 if several else 0),
+        ),
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from deepjoin.cli.arguments import format_argument, index_argument, share
-from deepjoin.cli.output import print_records
+from deepjoin.cli.arguments import FORMAT_OR_CSV, INDEX, Argument, share
+from deepjoin.cli.output import print_json, print_records
 from deepjoin.show.text import Screen, render_bridges
 
 SUMMARY = "find tables in which two keys meet that have nothing in common"
@@ -22,22 +21,16 @@ of the right key in another, as airport codes and cities. Values are compared as
 SQL of both joins."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("left", metavar="LEFT", help="a file or a table of the lake")
-    parser.add_argument("right", metavar="RIGHT", help="a file or a table of the lake")
-    parser.add_argument("-c", "--column", metavar="COLUMN", help="the column, in both tables")
-    parser.add_argument("--left-column", metavar="COLUMN", help="the column of LEFT")
-    parser.add_argument("--right-column", metavar="COLUMN", help="the column of RIGHT")
-    parser.add_argument(
-        "--least",
-        metavar="P",
-        type=share,
-        default=0.3,
-        help="least share of the values of LEFT that reach one of RIGHT (default 0.3)",
-    )
-    format_argument(parser, "csv")
+ARGUMENTS = (
+    INDEX,
+    Argument("left LEFT", "a file or a table of the lake"),
+    Argument("right RIGHT", "a file or a table of the lake"),
+    Argument("-c --column COLUMN", "the column, in both tables"),
+    Argument("--left-column COLUMN", "the column of LEFT"),
+    Argument("--right-column COLUMN", "the column of RIGHT"),
+    Argument("--least P", "least share of the values of LEFT that reach one of RIGHT", share, 0.3),
+    FORMAT_OR_CSV,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -53,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
         least=options.least,
     )
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.format == "csv":
         records = [one._asdict() for bridge in found[:1] for one in bridge.matches]
         print_records(records, ["query", "target", "similarity", "how"], "csv")

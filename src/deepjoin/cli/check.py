@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, index_argument, whole
-from deepjoin.cli.output import human_size, progress_bar, say
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument, whole
+from deepjoin.cli.output import human_size, print_json, progress_bar, say
 from deepjoin.show.text import printable
 
 SUMMARY = "look for damage in an index, and compare it with its tables"
@@ -21,18 +20,12 @@ examples:
 _NAMED = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "--tables",
-        metavar="N",
-        type=whole(0),
-        default=100,
-        help="number of tables to read again and compare (default 100)",
-    )
-    parser.add_argument("--all", action="store_true", help="read and compare every table")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("--tables N", "number of tables to read again and compare", whole(0), 100),
+    Argument("--all", "read and compare every table"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     with progress_bar() as progress:
         found = check_index(folder, None if options.all else options.tables, progress, place)
     if options.format == "json":
-        print(json.dumps({"index": str(place), "ok": found.ok} | asdict(found), ensure_ascii=False))
+        print_json({"index": str(place), "ok": found.ok} | asdict(found))
     else:
         for problem in found.problems:
             print(printable(problem))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.arguments import index_argument, memory_argument
+from deepjoin.cli.arguments import INDEX, MEMORY
 from deepjoin.cli.output import human_size, progress_bar, say
 
 SUMMARY = "merge all segments of an index into one, without removed tables"
 EPILOG = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    index_argument(parser)
-    memory_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    MEMORY,
+)
 
 
 def run(options: argparse.Namespace) -> None:

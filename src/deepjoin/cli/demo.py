@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deepjoin.cli.arguments import Argument
 from deepjoin.cli.output import print_records
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ EPILOG = ""
 _PREVIEW = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default="deepjoin-demo", help="default: deepjoin-demo"
-    )
+ARGUMENTS = (Argument("folder [DIR]", "default: deepjoin-demo", default="deepjoin-demo"),)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import threading
@@ -12,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, index_argument, share, whole
-from deepjoin.cli.output import progress_bar, say
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument, share, whole
+from deepjoin.cli.output import print_json, progress_bar, say
 from deepjoin.errors import DeepJoinError
 
 SUMMARY = "add columns of the lake that help to predict a column of yours"
@@ -33,59 +32,36 @@ added unless it lies above 0. Ctrl-C ends the search for joins, then the measuri
 by then."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
-    parser.add_argument("--target", metavar="COLUMN", help="the column to predict")
-    parser.add_argument(
-        "--depth", metavar="N", type=whole(1), default=2, help="joins in a row, 1 to 3 (default 2)"
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="S",
-        type=whole(0),
-        default=60,
-        help="time for joining and measuring (default 60)",
-    )
-    parser.add_argument(
-        "--tables", metavar="N", type=whole(1), default=40, help="most tables to join (default 40)"
-    )
-    parser.add_argument(
-        "--least",
-        metavar="P",
-        type=share,
-        default=0.3,
-        help="least chance that a join makes sense (default 0.3)",
-    )
-    parser.add_argument(
-        *("--keys", "-c"),
-        metavar="KEY",
-        action="append",
-        default=[],
-        help="join only on this column, or COLUMN=COLUMN; repeatable",
-    )
-    ordered = parser.add_mutually_exclusive_group()
-    ordered.add_argument(
-        *("--as-of",),
-        metavar="COLUMN",
-        default="",
-        help="of several rows take the latest that is not later than this date or number of yours",
-    )
-    ordered.add_argument(
-        "--ranges",
-        metavar="COLUMN",
-        default="",
-        help="of several rows take the one whose two bounds hold this date or number of yours",
-    )
-    parser.add_argument("--leaks", action="store_true", help="use columns that give it away")
-    parser.add_argument(
-        "--about", metavar="WORDS", help="without a target: what could be added on a subject"
-    )
-    parser.add_argument("--sql", action="store_true", help="print the joins as SQL")
-    parser.add_argument("--rejected", action="store_true", help="also list what was not used")
-    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet or .csv")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("file FILE", "your table, or one of the lake"),
+    Argument("--target COLUMN", "the column to predict"),
+    Argument("--depth N", "joins in a row, 1 to 3", whole(1), 2),
+    Argument("--seconds S", "time for joining and measuring", whole(0), 60),
+    Argument("--tables N", "most tables to join", whole(1), 40),
+    Argument("--least P", "least chance that a join makes sense", share, 0.3),
+    Argument(
+        "--keys -c KEY...", "join only on this column, or COLUMN=COLUMN; repeatable", default=[]
+    ),
+    (
+        Argument(
+            "--as-of COLUMN",
+            "of several rows take the latest that is not later than this date or number of yours",
+            default="",
+        ),
+        Argument(
+            "--ranges COLUMN",
+            "of several rows take the one whose two bounds hold this date or number of yours",
+            default="",
+        ),
+    ),
+    Argument("--leaks", "use columns that give it away"),
+    Argument("--about WORDS", "without a target: what could be added on a subject"),
+    Argument("--sql", "print the joins as SQL"),
+    Argument("--rejected", "also list what was not used"),
+    Argument("-o --out OUT", ".parquet or .csv"),
+    FORMAT,
+)
 
 
 @contextmanager
@@ -106,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     """Enrich a table and write it."""
     from deepjoin.cli.opening import open_or_index
     from deepjoin.enriching.output import check_output, write_table
-    from deepjoin.settings import EnrichSettings
+    from deepjoin.settings import EnrichSettings, fields_of
     from deepjoin.show.text import Screen, aligned, render_enrichment
 
     if options.about is not None and options.target is not None:
@@ -114,18 +90,14 @@ def run(options: argparse.Namespace) -> None:
     if options.out:
         check_output(Path(options.out))  # before any work is done
     lake = open_or_index(options.index)
-    settings = EnrichSettings(
-        tables=options.tables,
-        seconds=options.seconds,
-        least=options.least,
-        keys=tuple(options.keys),
-        leaks=options.leaks,
-        as_of=options.as_of,
-        ranges=options.ranges,
-    )
+    given = fields_of(EnrichSettings, options) | {"keys": tuple(options.keys)}
     with _ctrl_c_to_stop(), progress_bar("tables") as progress:
         found = lake.enrich(
-            options.file, options.target, depth=options.depth, settings=settings, progress=progress
+            options.file,
+            options.target,
+            depth=options.depth,
+            settings=EnrichSettings(**given),
+            progress=progress,
         )
     if found.stopped:
         why = {"time": "Time was up", "interrupted": "Interrupted"}[found.stopped]
@@ -136,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
         write_table(found.table, Path(options.out))
         say(f"{found.table.num_rows:,} rows in {options.out}")
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.sql:
         print(found.sql)
     else:

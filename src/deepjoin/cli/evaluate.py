@@ -9,13 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import (
-    column_vector_arguments,
-    cosine,
-    depths,
-    vector_arguments,
-    whole,
-)
+from deepjoin.cli.arguments import COLUMN_VECTORS, Argument, cosine, depths, vectors, whole
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import Screen, aligned
@@ -39,46 +33,36 @@ _COLUMNS = (
 _PAUSE = 10.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument(
-        "corpus", metavar="CORPUS", help="folder of columns.parquet, queries.parquet"
-    )
-    parser.add_argument("--methods", metavar="a,b", default="hybrid", help="see: deepjoin methods")
-    parser.add_argument(
+ARGUMENTS = (
+    Argument("corpus CORPUS", "folder of columns.parquet, queries.parquet"),
+    Argument("--methods a,b", "see: deepjoin methods", default="hybrid"),
+    Argument(
         "--join",
-        choices=("equi", "semantic", "any"),
-        default="equi",
-        help="equi (default) and semantic are compared with the exact answer, any with labels only",
-    )
-    parser.add_argument(
-        "-k", metavar="K,K", type=depths, default="10,20,30,40,50", help="depths to measure at"
-    )
-    parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
-    parser.add_argument(
-        "--tau", metavar="T", type=cosine, help="semantic, any: as for deepjoin search"
-    )
-    vector_arguments(parser, several=True)
-    column_vector_arguments(parser)
-    parser.add_argument(
-        "--verified",
-        metavar="N",
-        type=whole(1),
-        help="nearest columns that method deepjoin-exact verifies (default 500)",
-    )
-    parser.add_argument(
-        "--candidates",
-        action="store_true",
-        help="also measure how much of the exact top 10 is among the first 500",
-    )
-    parser.add_argument("--cache", metavar="DIR", help="keep built indexes and truth here")
-    parser.add_argument("--format", choices=("table", "json"), default="json", help="output format")
-    parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
+        "equi (default) and semantic are compared with the exact answer, any with labels only",
+        ("equi", "semantic", "any"),
+        "equi",
+    ),
+    Argument("-k K,K", "depths to measure at", depths, "10,20,30,40,50"),
+    Argument("--queries N", "only the first N queries", whole(1)),
+    Argument("--tau T", "semantic, any: as for deepjoin search", cosine),
+    *vectors(several=True),
+    *COLUMN_VECTORS,
+    Argument(
+        "--verified N",
+        "nearest columns that method deepjoin-exact verifies (default 500)",
+        whole(1),
+    ),
+    Argument("--candidates", "also measure how much of the exact top 10 is among the first 500"),
+    Argument("--cache DIR", "keep built indexes and truth here"),
+    Argument("--format", "output format", ("table", "json"), "json"),
+    Argument("-o --out DIR", "also write the rows to DIR/rows.jsonl"),
+)
 
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print one JSON object a line, or a table."""
     from deepjoin.lab.evaluation import EvaluationSettings, evaluate
+    from deepjoin.settings import fields_of
 
     path = Path(options.out) / "rows.jsonl" if options.out else None
     if path is not None:
@@ -94,21 +78,7 @@ def run(options: argparse.Namespace) -> None:
         *(options.corpus, options.methods.split(",")),
         join=options.join,
         k=options.k,
-        settings=EvaluationSettings(
-            queries=options.queries,
-            tau=options.tau,
-            encoder=options.encoder,
-            cells=options.cells,
-            sketch=options.sketch,
-            vector_index=options.vector_index,
-            metric=options.metric,
-            pattern=options.pattern,
-            tokens=options.tokens,
-            sampling=options.sampling,
-            unit=options.unit,
-            verified=options.verified,
-            candidates=options.candidates,
-        ),
+        settings=EvaluationSettings(**fields_of(EvaluationSettings, options)),
         cache=options.cache,
         notify=say,
         progress=SlowProgress(),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, join_end
-from deepjoin.cli.output import say
+from deepjoin.cli.arguments import FORMAT, SOURCE, Argument, join_end
+from deepjoin.cli.output import print_json, say
 from deepjoin.show.text import Screen, aligned, printable
 
 if TYPE_CHECKING:
@@ -27,28 +26,20 @@ a table, CHILD is a column of that name in tables that are not in the lake. Deci
 beside the index; relations, searches and paths show and use them at once."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("index", metavar="INDEX|SOURCE", help="index, folder, database file or URL")
-    for option, says in (
-        ("accept", "this join means something"),
-        ("reject", "this join means nothing"),
-        ("forget", "take back what was said of this join"),
-    ):
-        parser.add_argument(
-            f"--{option}",
-            nargs=2,
-            metavar=("CHILD", "PARENT"),
-            type=join_end,
-            action="append",
-            default=[],
-            help=f"{says}; repeatable",
+ARGUMENTS = (
+    SOURCE,
+    *(
+        Argument(f"--{option} CHILD PARENT", f"{says}; repeatable", join_end, [], action="append")
+        for option, says in (
+            ("accept", "this join means something"),
+            ("reject", "this join means nothing"),
+            ("forget", "take back what was said of this join"),
         )
-    parser.add_argument(
-        "--import", dest="import_file", metavar="FILE", help="add the decisions of a file"
-    )
-    parser.add_argument("-o", "--out", metavar="FILE", help="write all decisions to a JSON file")
-    format_argument(parser)
+    ),
+    Argument("--import FILE", "add the decisions of a file", dest="import_file"),
+    Argument("-o --out FILE", "write all decisions to a JSON file"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -68,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.format == "json":
         found = {"index": str(lake.location)} | lake.feedback.to_dict()
-        print(json.dumps(found, ensure_ascii=False))
+        print_json(found)
         return
     if not lake.feedback:
         print("Nobody has accepted or rejected a join of this lake.")

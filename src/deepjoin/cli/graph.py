@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, index_argument, share, whole
-from deepjoin.cli.output import progress_bar, say
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument, share, whole
+from deepjoin.cli.output import print_json, progress_bar, say
 
 SUMMARY = "find all joinable pairs of columns of a lake, exactly"
 EPILOG = """\
@@ -21,35 +20,30 @@ Two columns join if one of them holds at least the share T of the other's distin
 The next run only joins columns that changed."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "--min-joinability",
-        metavar="T",
-        type=share,
-        default=0.7,
-        help="share of the smaller column's distinct values found in the other (default 0.7)",
-    )
-    parser.add_argument(
-        "--least",
-        metavar="P",
-        type=share,
-        default=0.0,
-        help="only edges with at least this chance that a person would make the join (default 0)",
-    )
-    parser.add_argument(
-        "--most",
-        metavar="N",
-        type=whole(1),
-        help="only the best N edges of each column with larger ones; the rest is counted",
-    )
-    parser.add_argument("--no-save", action="store_true", help="save nothing in the index folder")
-    parser.add_argument("--rebuild", action="store_true", help="join everything again")
-    parser.add_argument(
-        "-o", "--out", metavar="EDGES", help="write the edges: .csv, .parquet, .json or .graphml"
-    )
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument(
+        "--min-joinability T",
+        "share of the smaller column's distinct values found in the other",
+        share,
+        0.7,
+    ),
+    Argument(
+        "--least P",
+        "only edges with at least this chance that a person would make the join (default 0)",
+        share,
+        0.0,
+    ),
+    Argument(
+        "--most N",
+        "only the best N edges of each column with larger ones; the rest is counted",
+        whole(1),
+    ),
+    Argument("--no-save", "save nothing in the index folder"),
+    Argument("--rebuild", "join everything again"),
+    Argument("-o --out EDGES", "write the edges: .csv, .parquet, .json or .graphml"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -75,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         say(f"{len(graph):,} edges in {options.out}")
     found, work = graph.counted, graph.work
     if options.format == "json":
-        print(json.dumps({"index": str(lake.location)} | graph.to_dict(), ensure_ascii=False))
+        print_json({"index": str(lake.location)} | graph.to_dict())
     else:
         likely = f" and probability >= {graph.least:g}" if graph.least else ""
         print(

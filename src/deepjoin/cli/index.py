@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.cli.arguments import (
-    column_vector_arguments,
-    format_argument,
-    memory_argument,
-    vector_arguments,
-    whole,
-)
-from deepjoin.cli.output import human_size
+from deepjoin.cli.arguments import COLUMN_VECTORS, FORMAT, MEMORY, Argument, vectors, whole
+from deepjoin.cli.output import human_size, print_json
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import duration, printable
 
@@ -48,113 +41,83 @@ _VECTORS = (
 _FIELDS = {"deny_column": "deny_columns", "vector_index": "index"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file, 'glob' or URL")
-    parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
-    _add_table_options(parser)
-    vector_arguments(parser)
-    column_vector_arguments(parser)
-    memory_argument(parser)
-    parser.add_argument(
-        "--threads", metavar="N", type=whole(1), help="default: one for each processor"
-    )
-    parser.add_argument(
-        "--device",
-        metavar="NAME",
-        help="cuda, cuda:1 or cpu: where an encoder that uses torch runs; default: a GPU if "
-        "there is one",
-    )
-    parser.add_argument(
-        "--engine",
-        metavar="NAME",
-        help="what reads and encodes: local (default), or ray, the workers of a cluster",
-    )
-    parser.add_argument(
-        "--ray-address",
-        metavar="ADDRESS",
-        help="address of the Ray cluster; default: RAY_ADDRESS, one that runs here, or a new one",
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="index again even if no file has changed"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print an estimate, write nothing")
-    format_argument(parser)
-
-
-def _add_table_options(parser: argparse.ArgumentParser) -> None:
-    """Add which tables and columns are read, and how cells compare."""
-    parser.add_argument(
+#: Which tables and columns are read, and how cells compare.
+_TABLES = (
+    Argument(
         "--profile",
-        choices=("default", "basic"),
-        help="how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) "
-        "or basic (case and outer white space only)",
-    )
-    parser.add_argument("--include", metavar="GLOB", action="append", help="only these files")
-    parser.add_argument("--exclude", metavar="GLOB", action="append", help="not these files")
-    parser.add_argument(
+        "how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) or "
+        "basic (case and outer white space only)",
+        ("default", "basic"),
+    ),
+    Argument("--include GLOB...", "only these files"),
+    Argument("--exclude GLOB...", "not these files"),
+    Argument(
         "--parts",
-        choices=("auto", "never"),
-        help="whether folders of part files and hive layouts count as one table (default auto)",
-    )
-    parser.add_argument(
-        "--one-table",
-        metavar="GLOB",
-        action="append",
-        help="folders whose files are one table, recognised or not",
-    )
-    parser.add_argument(
-        "--sample-rows",
-        metavar="N",
-        type=whole(0),
-        help="read only the first N rows of each database table (0: all)",
-    )
-    parser.add_argument(
-        "--version-query",
-        metavar="SQL",
-        help="query whose result changes when a database table does: "
+        "whether folders of part files and hive layouts count as one table (default auto)",
+        ("auto", "never"),
+    ),
+    Argument("--one-table GLOB...", "folders whose files are one table, recognised or not"),
+    Argument(
+        "--sample-rows N", "read only the first N rows of each database table (0: all)", whole(0)
+    ),
+    Argument(
+        "--version-query SQL",
+        "query whose result changes when a database table does: "
         "'SELECT max(changed_at) FROM {table}'",
-    )
-    parser.add_argument(
-        "--hash-only",
-        action="store_const",
-        const=True,
-        help="store salted hashes instead of values",
-    )
-    parser.add_argument(
-        "--deny-column", metavar="NAME", action="append", help="never index it (pattern)"
-    )
-    parser.add_argument(
-        "--min-distinct",
-        metavar="N",
-        type=whole(1),
-        help="leave out columns with fewer distinct values (default 5)",
-    )
-    parser.add_argument(
-        "--titles",
-        metavar="CSV",
-        help="a file with the columns table, title, context, to use instead of file names",
-    )
+    ),
+    Argument(
+        "--hash-only", "store salted hashes instead of values", action="store_const", const=True
+    ),
+    Argument("--deny-column NAME...", "never index it (pattern)"),
+    Argument(
+        "--min-distinct N", "leave out columns with fewer distinct values (default 5)", whole(1)
+    ),
+    Argument(
+        "--titles CSV",
+        "a file with the columns table, title, context, to use instead of file names",
+    ),
+)
+ARGUMENTS = (
+    Argument("source SOURCE...", "folder, file, 'glob' or URL"),
+    Argument("-o --out INDEX", "default: SOURCE/.deepjoin"),
+    *_TABLES,
+    *vectors(),
+    *COLUMN_VECTORS,
+    MEMORY,
+    Argument("--threads N", "default: one for each processor", whole(1)),
+    Argument(
+        "--device NAME",
+        "cuda, cuda:1 or cpu: where an encoder that uses torch runs; default: a GPU if there "
+        "is one",
+    ),
+    Argument(
+        "--engine NAME", "what reads and encodes: local (default), or ray, the workers of a cluster"
+    ),
+    Argument(
+        "--ray-address ADDRESS",
+        "address of the Ray cluster; default: RAY_ADDRESS, one that runs here, or a new one",
+    ),
+    Argument("--rebuild", "index again even if no file has changed"),
+    Argument("--dry-run", "print an estimate, write nothing"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:
     """Index the sources, or estimate what that would take."""
     from deepjoin.cli.opening import index_with_progress
-    from deepjoin.settings import BuildSettings
+    from deepjoin.settings import BuildSettings, fields_of
 
     source = options.source if len(options.source) > 1 else options.source[0]
     settings = _given(options, _SETTINGS)
     if options.dry_run:
         _print_forecast(source, settings, options)
         return
-    build = BuildSettings(
-        *(options.memory, options.threads, options.device, options.engine, options.ray_address),
-        titles=_titles(options.titles) if options.titles else {},
-        rebuild=options.rebuild,
-    )
+    titles = _titles(options.titles) if options.titles else {}
+    build = BuildSettings(**fields_of(BuildSettings, options) | {"titles": titles})
     lake = index_with_progress(source, options.out, build, settings, _given(options, _VECTORS))
     if options.format == "json":
-        print(json.dumps(lake.info(), ensure_ascii=False))
+        print_json(lake.info())
     else:
         print(lake.location)
 
@@ -201,7 +164,7 @@ def _print_forecast(source: object, settings: dict[str, Any], options: argparse.
     else:
         expected = forecast_encoding(OpenIndex(stored), vectors)
     if options.format == "json":
-        print(json.dumps(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]}))
+        print_json(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]})
         return
     basis = f"{expected.tried:,} tables" if expected.tried else "usual rates"
     if stored is None:

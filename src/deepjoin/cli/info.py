@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, index_argument
-from deepjoin.cli.output import described_vectors, human_size, left_out_lines
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument
+from deepjoin.cli.output import described_vectors, human_size, left_out_lines, print_json
 from deepjoin.show.text import Screen, printable, render_entry
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ EPILOG = ""
 _NAMED = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table, column by column")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("table [TABLE]", "one table, column by column"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     if options.table:
         _print_table(lake, options.table, options.format)
     elif options.format == "json":
-        print(json.dumps(lake.info(), ensure_ascii=False))
+        print_json(lake.info())
     else:
         info = lake.info()
         lines = [
@@ -65,6 +64,6 @@ def _print_table(lake: Lake, name: str, form: str) -> None:
     entry = lake.table(lake.index.full_name(name))
     if form == "json":
         columns = [vars(column) for column in entry.columns]
-        print(json.dumps(vars(entry) | {"columns": columns}, ensure_ascii=False))
+        print_json(vars(entry) | {"columns": columns})
         return
     print(render_entry(entry, Screen.of(sys.stdout)))

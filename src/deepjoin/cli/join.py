@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
+    FORMAT_OR_CSV,
+    INDEX,
+    JUDGING,
+    ROWS,
+    TABLE_OUT,
+    Argument,
     aggregates,
-    format_argument,
-    index_argument,
-    judging_arguments,
     names,
-    row_arguments,
     share,
     size,
     target_text,
@@ -47,97 +49,84 @@ and --precision 0.95 takes fewer similar values."""
 _PREVIEW = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
-    parser.add_argument(
-        "-c",
-        "--column",
-        metavar="COLUMN",
-        action="append",
+ARGUMENTS = (
+    INDEX,
+    Argument("file FILE", "your table, or one of the lake"),
+    Argument(
+        "-c --column COLUMN...",
+        "its key column; repeat it for a key of several columns",
         required=True,
-        help="its key column; repeat it for a key of several columns",
-    )
-    parser.add_argument(
-        "--with",
+    ),
+    Argument(
+        "--with TABLE:COLUMN[,...]",
+        "the table of the lake and its key column, as a search names them; as many columns as -c, "
+        "in the same order",
+        target_text,
         dest="target",
-        metavar="TABLE:COLUMN[,...]",
-        type=target_text,
         required=True,
-        help="the table of the lake and its key column, as a search names them; as many columns as "
-        "-c, in the same order",
-    )
-    parser.add_argument(
+    ),
+    Argument(
         "--join",
-        choices=("any", "equi", "semantic"),
-        default="any",
-        help="any (default): equal values and, for the rest, similar ones; equi: only equal ones; "
+        "any (default): equal values and, for the rest, similar ones; equi: only equal ones; "
         "semantic: as any, and numbers may be similar, too",
-    )
-    parser.add_argument(
-        "--tau",
-        metavar="T",
-        type=share,
-        help="least similarity of cells that match, up to 1; default: set by the cell encoder",
-    )
-    parser.add_argument(
+        ("any", "equi", "semantic"),
+        "any",
+    ),
+    Argument(
+        "--tau T",
+        "least similarity of cells that match, up to 1; default: set by the cell encoder",
+        share,
+    ),
+    Argument(
         "--matching",
-        choices=("best", "one-to-one", "all"),
-        default="best",
-        help="match each of your values with its most similar one (default), with the "
-        "most similar one that no other value of yours fits better, or with all similar ones",
-    )
-    judging_arguments(parser)
-    parser.add_argument(
-        "--near-misses",
-        metavar="N",
-        type=whole(0),
-        help="show the N of your values that just missed a match, and the nearest value of each",
-    )
-    parser.add_argument(
-        "--matches-out",
-        metavar="FILE",
-        help="also write the matched values and their similarity; the SQL and the pandas code "
-        "then read them from it (.parquet)",
-    )
-    row_arguments(parser)
-    parser.add_argument(
-        "--aggregate",
-        metavar="COLUMN=HOW,...",
-        type=aggregates,
-        help="make one row of several matching ones: first, count, sum, mean, min, max or list, "
-        "for all columns or by name, e.g. list,price=mean; default: means of numbers, lists of "
-        "the rest",
-    )
-    parser.add_argument(
-        "--columns",
-        metavar="COLUMN,...",
-        type=names,
-        help="columns of the table to bring; default: all, its key only where spellings differ",
-    )
-    parser.add_argument("--preview", metavar="N", type=whole(0), help="show the first N rows only")
-    parser.add_argument(
-        "--sql", action="store_true", help="print the SQL, in the dialect of the table's database"
-    )
-    parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
-    parser.add_argument("--unmatched", action="store_true", help="your rows without a match")
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        help="memory for rows before they are written to disk, e.g. 500M (default: a tenth of the "
+        "match each of your values with its most similar one (default), with the most similar one "
+        "that no other value of yours fits better, or with all similar ones",
+        ("best", "one-to-one", "all"),
+        "best",
+    ),
+    *JUDGING,
+    Argument(
+        "--near-misses N",
+        "show the N of your values that just missed a match, and the nearest value of each",
+        whole(0),
+    ),
+    Argument(
+        "--matches-out FILE",
+        "also write the matched values and their similarity; the SQL and the pandas code then read "
+        "them from it (.parquet)",
+    ),
+    *ROWS,
+    Argument(
+        "--aggregate COLUMN=HOW,...",
+        "make one row of several matching ones: first, count, sum, mean, min, max or list, for all "
+        "columns or by name, e.g. list,price=mean; default: means of numbers, lists of the rest",
+        aggregates,
+    ),
+    Argument(
+        "--columns COLUMN,...",
+        "columns of the table to bring; default: all, its key only where spellings differ",
+        names,
+    ),
+    Argument("--preview N", "show the first N rows only", whole(0)),
+    Argument("--sql", "print the SQL, in the dialect of the table's database"),
+    Argument("--pandas", "print the pandas equivalent"),
+    Argument("--unmatched", "your rows without a match"),
+    Argument(
+        "--memory SIZE",
+        "memory for rows before they are written to disk, e.g. 500M (default: a tenth of the "
         "machine's, at least 2G)",
-    )
-    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
-    format_argument(parser, "csv")
+        size,
+    ),
+    TABLE_OUT,
+    FORMAT_OR_CSV,
+)
 
 
 def run(options: argparse.Namespace) -> None:
     """Join, preview, or print the SQL."""
     from deepjoin.cli.opening import open_or_index
     from deepjoin.joining.output import writing_options
-    from deepjoin.settings import JoinSettings
+    from deepjoin.settings import JoinSettings, fields_of
 
     # Refuse a wrong extension before any work is done.
     for path in (options.out, options.matches_out):
@@ -161,12 +150,7 @@ def run(options: argparse.Namespace) -> None:
             many=options.many,
             join=options.join,
             settings=JoinSettings(
-                tau=options.tau,
-                matching=options.matching,
-                precision=options.precision,
-                decisions=options.decisions,
-                columns=options.columns,
-                aggregate=options.aggregate,
+                **fields_of(JoinSettings, options),
                 memory_limit=options.memory and f"{max(1, options.memory >> 20)}MiB",
             ),
             progress=progress,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, judging_arguments
-from deepjoin.cli.output import print_records, say, say_doubtful
+from deepjoin.cli.arguments import FORMAT_OR_CSV, JUDGING, TABLE_OUT, Argument
+from deepjoin.cli.output import print_json, print_records, say, say_doubtful
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.show.text import Screen, count, one_line, render_matches
@@ -30,23 +29,23 @@ and in SQL (pandas code in --format json), with the estimated precision of all p
 be left out where a file has one column."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("left", metavar="LEFT", help="a file with the values to find")
-    parser.add_argument("right", metavar="RIGHT", help="a file with the values to find them among")
-    parser.add_argument("-c", "--column", metavar="COLUMN", help="the column, in both files")
-    parser.add_argument("--left-column", metavar="COLUMN", help="the column of LEFT")
-    parser.add_argument("--right-column", metavar="COLUMN", help="the column of RIGHT")
-    parser.add_argument(
+ARGUMENTS = (
+    Argument("left LEFT", "a file with the values to find"),
+    Argument("right RIGHT", "a file with the values to find them among"),
+    Argument("-c --column COLUMN", "the column, in both files"),
+    Argument("--left-column COLUMN", "the column of LEFT"),
+    Argument("--right-column COLUMN", "the column of RIGHT"),
+    Argument(
         "--join",
-        choices=("any", "equi", "semantic"),
-        default="any",
-        help="any (default): equal values, then by program, then similar ones; equi: only equal "
-        "ones; semantic: equal and similar ones",
-    )
-    judging_arguments(parser)
-    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
-    format_argument(parser, "csv")
+        "any (default): equal values, then by program, then similar ones; equi: only equal ones; "
+        "semantic: equal and similar ones",
+        ("any", "equi", "semantic"),
+        "any",
+    ),
+    *JUDGING,
+    TABLE_OUT,
+    FORMAT_OR_CSV,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -89,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
             pairs.query("pairs", f"COPY pairs TO {literal(str(aside))} ({how})")
         say(f"{count(len(found), 'pair')} in {options.out}")
     elif options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.format == "csv":
         records = [one._asdict() for one in found]
         print_records(records, ["query", "target", "similarity", "how"], "csv")

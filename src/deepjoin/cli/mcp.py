@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from deepjoin.cli.arguments import index_argument, vector_store_argument
+from deepjoin.cli.arguments import INDEX, VECTOR_STORE, Argument
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.optional import require
@@ -24,15 +24,14 @@ opened. Index large folders first (deepjoin index): clients do not wait long for
 When the index is refreshed, the next call sees the new state."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        help="let the agent write joined tables into this folder, as new files; default: nowhere",
-    )
-    vector_store_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument(
+        "--out DIR",
+        "let the agent write joined tables into this folder, as new files; default: nowhere",
+    ),
+    VECTOR_STORE,
+)
 
 
 def run(options: argparse.Namespace) -> None:

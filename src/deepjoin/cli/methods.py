@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 
-from deepjoin.cli.arguments import format_argument
+from deepjoin.cli.arguments import FORMAT
+from deepjoin.cli.output import print_json
 from deepjoin.show.text import Screen, aligned
 
 SUMMARY = "list the search methods"
@@ -18,9 +18,7 @@ _WIDTH = 100
 _HEAD = ("method", "joins", "needs", "description")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    format_argument(parser)
+ARGUMENTS = (FORMAT,)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -42,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         if options.format == "json":
             fields = {"joins": method.joins, "needs": method.needs, "also": method.also}
             described = {"method": name, **fields, "option": option, "summary": method.summary}
-            print(json.dumps(described, ensure_ascii=False))
+            print_json(described)
     if options.format == "json":
         return
     screen = Screen.of(sys.stdout)

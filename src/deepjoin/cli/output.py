@@ -54,10 +54,15 @@ def human_size(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def print_json(content: Any) -> None:
+    """Print an answer for programs."""
+    print(json.dumps(content, ensure_ascii=False, default=str))
+
+
 def print_tables(what: str, names: Sequence[str], lake: Lake, form: str) -> None:
     """List tables that were added or removed."""
     if form == "json":
-        print(json.dumps({"index": str(lake.location), "tables": list(names)}, ensure_ascii=False))
+        print_json({"index": str(lake.location), "tables": list(names)})
     else:
         for name in names:
             print(printable(name))
@@ -70,7 +75,7 @@ def print_tables(what: str, names: Sequence[str], lake: Lake, form: str) -> None
 def print_records(records: Sequence[dict[str, Any]], names: Sequence[str], form: str) -> None:
     """Print rows as JSON, CSV or an aligned table."""
     if form == "json":
-        print(json.dumps(records, ensure_ascii=False, default=str))
+        print_json(records)
     elif form == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(names)

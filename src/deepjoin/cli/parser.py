@@ -1,4 +1,4 @@
-"""The parser of the command line: `COMMANDS` lists the modules, one a command.
+"""The parser of the command line, made of what the modules of the commands declare.
 
 Importing a command is cheap, so that `--help` answers at once; its `run` imports what it needs.
 """
@@ -10,35 +10,12 @@ import re
 import shutil
 import sys
 import textwrap
+from importlib import import_module
 from itertools import groupby
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from deepjoin._version import __version__
-from deepjoin.cli import (
-    add,
-    bridges,
-    check,
-    compact,
-    demo,
-    enrich,
-    evaluate,
-    feedback,
-    graph,
-    index,
-    info,
-    join,
-    match,
-    mcp,
-    methods,
-    path,
-    publish,
-    relations,
-    remove,
-    search,
-    serve,
-    train,
-)
-from deepjoin.cli.arguments import suggestion
+from deepjoin.cli.arguments import Argument, suggestion
 from deepjoin.cli.output import say
 from deepjoin.show.text import Screen
 
@@ -67,28 +44,25 @@ class Command(Protocol):
     #: Text below the options: examples, and what the options do not say.
     EPILOG: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
-        """Add the arguments and options."""
+    #: The arguments and options; those in a tuple of their own exclude each other.
+    ARGUMENTS: tuple[Argument | tuple[Argument, ...], ...]
 
     def run(self, options: argparse.Namespace, /) -> int | None:
         """Run the command; returns the exit status, None for 0."""
 
 
-#: The commands by what they are for, in the order of the help.
-GROUPS: dict[str, dict[str, Command]] = {
-    "search and join": {
-        **{"demo": demo, "search": search, "join": join, "match": match, "enrich": enrich},
-        **{"bridges": bridges, "relations": relations, "feedback": feedback, "path": path},
-        **{"graph": graph},
-    },
-    "make and keep an index": {
-        **{"index": index, "info": info, "add": add, "remove": remove},
-        **{"compact": compact, "check": check},
-    },
-    "serve a lake": {"serve": serve, "mcp": mcp, "publish": publish},
-    "methods and models": {"methods": methods, "train": train, "evaluate": evaluate},
+#: The commands by what they are for, in the order of the help; each is a module of this package.
+GROUPS = {
+    "search and join": "demo search join match enrich bridges relations feedback path graph",
+    "make and keep an index": "index info add remove compact check",
+    "serve a lake": "serve mcp publish",
+    "methods and models": "methods train evaluate",
 }
-COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+COMMANDS: dict[str, Command] = {
+    name: cast(Command, import_module(f"deepjoin.cli.{name}"))
+    for names in GROUPS.values()
+    for name in names.split()
+}
 
 
 class ExamplesFormatter(argparse.RawDescriptionHelpFormatter):
@@ -166,10 +140,10 @@ def _listed_commands() -> str:
     """List the commands in their groups, as wide as the terminal."""
     width = shutil.get_terminal_size().columns
     lines = []
-    for title, group in GROUPS.items():
+    for title, names in GROUPS.items():
         lines.append(f"\n{title}:")
-        for name, command in group.items():
-            first, *rest = textwrap.wrap(command.SUMMARY, max(width - 14, 24))
+        for name in names.split():
+            first, *rest = textwrap.wrap(COMMANDS[name].SUMMARY, max(width - 14, 24))
             lines += [f"  {name:<10}{first}", *(" " * 12 + line for line in rest)]
     return "\n".join(lines)
 
@@ -202,6 +176,14 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=command.EPILOG,
             formatter_class=ExamplesFormatter,
         )
-        command.add_arguments(added)
+        for one in command.ARGUMENTS:
+            if isinstance(one, tuple):
+                group = added.add_mutually_exclusive_group()
+                for each in one:
+                    each.add_to(group)
+            else:
+                one.add_to(added)
         added.set_defaults(run=command.run)
+        if is_incomplete := getattr(command, "is_incomplete", None):
+            added.set_defaults(incomplete=is_incomplete)
     return parser

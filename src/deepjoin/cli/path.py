@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, row_arguments, share, whole
-from deepjoin.cli.output import print_records, say
+from deepjoin.cli.arguments import FORMAT_OR_CSV, ROWS, SOURCE, TABLE_OUT, Argument, share, whole
+from deepjoin.cli.output import print_json, print_records, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import printable
 
@@ -30,36 +29,23 @@ same, by how many rows one row becomes on the way."""
 _PREVIEW = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("index", metavar="INDEX|SOURCE", help="index, folder, database file or URL")
-    parser.add_argument("start", metavar="FROM", help="the table to start from")
-    parser.add_argument("end", metavar="TO", help="the table to get to")
-    parser.add_argument(
-        "--min-joinability",
-        metavar="T",
-        type=share,
-        default=0.5,
-        help="least share of one column's distinct values found in the other (default 0.5)",
-    )
-    parser.add_argument(
-        "--longest", metavar="N", type=whole(1), default=4, help="most joins of a path (default 4)"
-    )
-    parser.add_argument(
-        "--run",
-        dest="joined",
-        metavar="N",
-        type=whole(1),
-        nargs="?",
-        const=1,
-        help="join along path N (default 1)",
-    )
-    parser.add_argument(
-        "--sql", metavar="N", type=whole(1), nargs="?", const=1, help="print the SQL of path N"
-    )
-    row_arguments(parser)
-    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
-    format_argument(parser, "csv")
+ARGUMENTS = (
+    SOURCE,
+    Argument("start FROM", "the table to start from"),
+    Argument("end TO", "the table to get to"),
+    Argument(
+        "--min-joinability T",
+        "least share of one column's distinct values found in the other",
+        share,
+        0.5,
+    ),
+    Argument("--longest N", "most joins of a path", whole(1), 4),
+    Argument("--run [N]", "join along path N (default 1)", whole(1), dest="joined", const=1),
+    Argument("--sql [N]", "print the SQL of path N", whole(1), const=1),
+    *ROWS,
+    TABLE_OUT,
+    FORMAT_OR_CSV,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -103,7 +89,7 @@ def _run(chain: JoinChain, options: argparse.Namespace) -> None:
 
 def _list(found: JoinPaths, options: argparse.Namespace) -> None:
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
         return
     if not found.paths:
         sure = "" if found.complete else " The search was cut short, so there may be one."

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from deepjoin.cli.arguments import format_argument, index_argument, size, whole
-from deepjoin.cli.output import human_size, progress_bar, say
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument, size, whole
+from deepjoin.cli.output import human_size, print_json, progress_bar, say
 
 SUMMARY = "copy the column vectors of an index into PostgreSQL with pgvector"
 EPILOG = """\
@@ -22,41 +21,32 @@ Publishing again sends only new vectors. Prefer PGPASSWORD or ~/.pgpass for pass
 See docs/vector-store.md."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("vector_store", metavar="URL", nargs="+", help="PostgreSQL with pgvector")
-    parser.add_argument(
-        "--name", metavar="NAME", help="name of the lake there; default: its folder"
-    )
-    parser.add_argument(
+ARGUMENTS = (
+    INDEX,
+    Argument("vector_store URL...", "PostgreSQL with pgvector"),
+    Argument("--name NAME", "name of the lake there; default: its folder"),
+    Argument(
         "--space",
+        "which vectors: for the methods deepjoin, sketch, deepjoin-sketch; default: all",
+        ("columns", "sketch", "both"),
         action="append",
-        choices=("columns", "sketch", "both"),
-        help="which vectors: for the methods deepjoin, sketch, deepjoin-sketch; default: all",
-    )
-    parser.add_argument(
+    ),
+    Argument(
         "--ann",
-        choices=("auto", "hnsw", "codes", "exact"),
-        default="auto",
-        help="search a graph (hnsw), bits (codes) or all vectors (exact); default: by their number",
-    )
-    parser.add_argument(
-        "--effort",
-        metavar="N",
-        type=whole(1),
-        help="candidates a search keeps; default: as before, or 200 of a graph, 1,000 of codes",
-    )
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        default=size("1G"),
-        help="memory a server may use to build a graph (default 1G)",
-    )
-    parser.add_argument("--replace", action="store_true", help="replace another lake of that name")
-    parser.add_argument("--remove", action="store_true", help="remove the lake from the store")
-    format_argument(parser)
+        "search a graph (hnsw), bits (codes) or all vectors (exact); default: by their number",
+        ("auto", "hnsw", "codes", "exact"),
+        "auto",
+    ),
+    Argument(
+        "--effort N",
+        "candidates a search keeps; default: as before, or 200 of a graph, 1,000 of codes",
+        whole(1),
+    ),
+    Argument("--memory SIZE", "memory a server may use to build a graph", size, "1G"),
+    Argument("--replace", "replace another lake of that name"),
+    Argument("--remove", "remove the lake from the store"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -86,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
             progress=progress,
         )
     if options.format == "json":
-        print(json.dumps({"stores": places.split(), **asdict(done)}, ensure_ascii=False))
+        print_json({"stores": places.split(), **asdict(done)})
     say(
         f"Published {lake.location} as '{done.lake}' to {places}: {done.parts:,} tables, "
         f"{done.sent:,} of them new with {done.vectors:,} vectors, {done.removed:,} dropped; "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import share
+from deepjoin.cli.arguments import SOURCE, Argument, share
 from deepjoin.cli.output import say
 from deepjoin.show.text import Screen, aligned, printable
 
@@ -35,26 +35,16 @@ _TEXTS = ("sql", "dbt", "dbml", "mermaid", "svg")
 _LINES = 1000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("index", metavar="INDEX|SOURCE", help="index, folder, database file or URL")
-    parser.add_argument(
-        "--least",
-        metavar="P",
-        type=share,
-        default=0.5,
-        help="least probability of what is listed (default 0.5)",
-    )
-    parser.add_argument(
-        "--across", action="store_true", help="relations between different sources as well"
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="read what changed, list rows that refer to nothing, and exit 1 if there are any",
-    )
-    parser.add_argument("--format", choices=("table", "json", *_TEXTS), default="table")
-    parser.add_argument("-o", "--out", metavar="FILE", help="write to a file, not to stdout")
+ARGUMENTS = (
+    SOURCE,
+    Argument("--least P", "least probability of what is listed", share, 0.5),
+    Argument("--across", "relations between different sources as well"),
+    Argument(
+        "--check", "read what changed, list rows that refer to nothing, and exit 1 if there are any"
+    ),
+    Argument("--format", "output format", ("table", "json", *_TEXTS), "table"),
+    Argument("-o --out FILE", "write to a file, not to stdout"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,8 +88,8 @@ def run(options: argparse.Namespace) -> int:
         say(
             printable(
                 f"{relation.orphans:,} rows of {relation.child_table} refer to nothing: "
-                f"{'+'.join(relation.child_columns)} is not in {relation.parent_table}."
-                f"{'+'.join(relation.parent_columns)}" + (f" ({some})" if some else "")
+                f"{'+'.join(relation.child_columns)} is not in {relation.parent}"
+                + (f" ({some})" if some else "")
             )
         )
     return 1 if broken else 0
@@ -115,20 +105,11 @@ def _table(found: Relations, options: argparse.Namespace) -> Iterator[str]:
     for start in range(0, len(found), _LINES):
         rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
         for one in found[start : start + _LINES]:
-            words = dict(one.evidence.items())
-            rows.append(
-                [
-                    f"{one.probability:.2f}",
-                    printable(f"{one.child_table}.{'+'.join(one.child_columns)}"),
-                    printable(f"{one.parent_table}.{'+'.join(one.parent_columns)}"),
-                    one.cardinality,
-                    f"{one.orphans:,}" if one.orphans else "",
-                    {True: "yes", False: "no", None: ""}[one.declared],
-                    printable(
-                        "; ".join(words[w] for w in ("person", "name", "values") if w in words)
-                    ),
-                ]
-            )
+            told = [one.evidence[w] for w in ("person", "name", "values") if w in one.evidence]
+            orphans = f"{one.orphans:,}" if one.orphans else ""
+            declared = {True: "yes", False: "no", None: ""}[one.declared]
+            cells = one.child, one.parent, one.cardinality, orphans, declared, "; ".join(told)
+            rows.append([f"{one.probability:.2f}", *map(printable, cells)])
         yield aligned(rows, screen) + "\n"
     if found.keys:
         yield "\nkeys\n"

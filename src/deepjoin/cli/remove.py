@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.arguments import format_argument, index_argument
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument
 from deepjoin.cli.output import print_tables
 
 SUMMARY = "remove tables from a lake; their files stay"
@@ -16,11 +16,11 @@ examples:
 `deepjoin index` does not bring them back; `deepjoin add` does."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("tables", metavar="TABLE", nargs="+", help="a name or a 'pattern'")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("tables TABLE...", "a name or a 'pattern'"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:

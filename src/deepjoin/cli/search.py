@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -13,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
+    FORMAT_OR_CSV,
+    INDEX,
+    VECTOR_STORE,
+    Argument,
     cells,
     cosine,
-    format_argument,
-    index_argument,
     seconds,
     share,
-    vector_store_argument,
     whole,
 )
 from deepjoin.errors import DeepJoinError
@@ -48,85 +48,61 @@ _LARGE = 1_000
 _MADE = {"column vectors": ("encoder", "default"), "sketches": ("sketch", 768)}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="table with your column")
-    parser.add_argument(
-        "-c",
-        "--column",
-        metavar="COLUMN",
-        action="append",
-        help="repeat it for a key of several columns; default: try every column",
-    )
-    parser.add_argument(
-        "--values", metavar="a,b,c", type=cells, help="search for these values instead"
-    )
-    parser.add_argument("-k", type=whole(1), metavar="K", help="number of hits (default 10)")
-    parser.add_argument(
+ARGUMENTS = (
+    INDEX,
+    Argument("query [FILE|-|TABLE]", "table with your column"),
+    Argument(
+        "-c --column COLUMN...", "repeat it for a key of several columns; default: try every column"
+    ),
+    Argument("--values a,b,c", "search for these values instead", cells),
+    Argument("-k K", "number of hits (default 10)", whole(1)),
+    Argument(
         "--join",
-        choices=("any", "equi", "semantic"),
-        default="any",
-        help="equi: equal values; semantic: values that mean the same; any (default): both",
-    )
-    parser.add_argument(
-        "--tau",
-        metavar="T",
-        type=cosine,
-        help="least cosine at which two values match, or a share of the largest distance, e.g. "
-        "6%%; default: set by the cell encoder",
-    )
-    parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
-    parser.add_argument(
-        "--verified",
-        metavar="N",
-        type=whole(1),
-        default=500,
-        help="nearest columns that method deepjoin-exact verifies (default 500)",
-    )
-    parser.add_argument(
-        "--device",
-        metavar="NAME",
-        help="cuda or cuda:1: compare with every column vector on a GPU (needs torch)",
-    )
-    parser.add_argument(
+        "equi: equal values; semantic: values that mean the same; any (default): both",
+        ("any", "equi", "semantic"),
+        "any",
+    ),
+    Argument(
+        "--tau T",
+        "least cosine at which two values match, or a share of the largest distance, e.g. 6%%; "
+        "default: set by the cell encoder",
+        cosine,
+    ),
+    Argument("--method NAME", "see: deepjoin methods", default="hybrid"),
+    Argument("--verified N", "nearest columns that method deepjoin-exact verifies", whole(1), 500),
+    Argument(
+        "--device NAME", "cuda or cuda:1: compare with every column vector on a GPU (needs torch)"
+    ),
+    Argument(
         "--no-programs",
-        dest="programs",
+        "--join any without columns that match by a program, e.g. 1001 and 01001",
         action="store_false",
-        help="--join any without columns that match by a program, e.g. 1001 and 01001",
-    )
-    vector_store_argument(parser)
-    parser.add_argument(
-        "--min-joinability",
-        metavar="T",
-        type=share,
-        help="only hits with at least this coverage (0 to 1)",
-    )
-    parser.add_argument("--group", choices=("tables",), help="one hit a table")
-    parser.add_argument(
-        "--time-limit",
-        metavar="SECONDS",
-        type=seconds,
-        help="return what is found by then, and say what is missing (default: no limit)",
-    )
-    parser.add_argument(
-        "--matches",
-        metavar="N",
-        type=whole(0),
-        default=20,
-        help="cells listed per hit (default 20)",
-    )
-    format_argument(parser, "csv")
-    # With INDEX in deepjoin.toml, a single argument must be the query, not the index.
-    parser.set_defaults(incomplete=lambda given: given.query is None and given.values is None)
+        dest="programs",
+    ),
+    VECTOR_STORE,
+    Argument("--min-joinability T", "only hits with at least this coverage (0 to 1)", share),
+    Argument("--group", "one hit a table", ("tables",)),
+    Argument(
+        "--time-limit SECONDS",
+        "return what is found by then, and say what is missing (default: no limit)",
+        seconds,
+    ),
+    Argument("--matches N", "cells listed per hit", whole(0), 20),
+    FORMAT_OR_CSV,
+)
+
+
+def is_incomplete(options: argparse.Namespace) -> bool:
+    """Tell that the one argument of a line, with INDEX in deepjoin.toml, must be the query."""
+    return options.query is None and options.values is None
 
 
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
     from deepjoin.cli.opening import open_or_index, vector_store
-    from deepjoin.cli.output import progress_bar, say
+    from deepjoin.cli.output import print_json, progress_bar, say
     from deepjoin.search.methods import method_named
-    from deepjoin.settings import SearchSettings
+    from deepjoin.settings import SearchSettings, fields_of
 
     method = method_named(options.method)
     # A folder that is indexed for this search gets what its method compares.
@@ -146,22 +122,17 @@ def run(options: argparse.Namespace) -> None:
             method=options.method,
             min_joinability=options.min_joinability,
             settings=SearchSettings(
-                tau=options.tau,
-                group=options.group,
+                **fields_of(SearchSettings, options),
                 keys="together" if together else "each",
                 beside=_beside(options) if len(columns) == 1 else (),
-                matches=options.matches,
-                time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
-                programs=options.programs,
-                verified=options.verified,
             ),
         )
     if results.partial is not None and options.format != "table":
         say(f"Not complete after {options.time_limit:g} seconds: {results.partial.text}.")
     every = [replace(results, others=()), *results.others]
     if options.format == "json":
-        print(json.dumps(results.to_dict(), ensure_ascii=False))
+        print_json(results.to_dict())
     elif options.format == "csv":
         writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
         writer.writeheader()

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from deepjoin.cli.arguments import index_argument, seconds, size, vector_store_argument, whole
+from deepjoin.cli.arguments import INDEX, VECTOR_STORE, Argument, seconds, size, whole
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.optional import require
@@ -22,54 +22,22 @@ VARIABLE = "DEEPJOIN_TOKEN"
 _MAX_PORT = 65_535
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "--host", metavar="ADDRESS", default="127.0.0.1", help="default: this machine only"
-    )
-    parser.add_argument(
-        "--port", metavar="N", type=whole(0), default=8765, help="default 8765; 0: any free one"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=whole(1), help="processes (default: one a core, up to 4)"
-    )
-    parser.add_argument(
-        "--token", metavar="T", help="bearer token of clients; better set in $DEEPJOIN_TOKEN"
-    )
-    parser.add_argument(
-        "--max-upload",
-        metavar="SIZE",
-        type=size,
-        default=size("100MB"),
-        help="largest file accepted from a client (default 100MB)",
-    )
-    parser.add_argument(
-        "--max-rows",
-        metavar="N",
-        type=whole(1),
-        default=5_000_000,
-        help="maximum rows of such a file, and of a joined table (default 5,000,000)",
-    )
-    parser.add_argument(
-        "--max-joined",
-        metavar="SIZE",
-        type=size,
-        default=size("2GB"),
-        help="largest joined table that is made for a client (default 2GB)",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=30.0,
-        help="time limit of a request (default 30)",
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", help="a folder that joined tables may be saved in; default: none"
-    )
-    vector_store_argument(parser)
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+ARGUMENTS = (
+    INDEX,
+    Argument("--host ADDRESS", "default: this machine only", default="127.0.0.1"),
+    Argument("--port N", "default 8765; 0: any free one", whole(0), 8765),
+    Argument("--workers N", "processes (default: one a core, up to 4)", whole(1)),
+    Argument("--token T", "bearer token of clients; better set in $DEEPJOIN_TOKEN"),
+    Argument("--max-upload SIZE", "largest file accepted from a client", size, "100MB"),
+    Argument(
+        "--max-rows N", "maximum rows of such a file, and of a joined table", whole(1), 5_000_000
+    ),
+    Argument("--max-joined SIZE", "largest joined table that is made for a client", size, "2GB"),
+    Argument("--timeout SECONDS", "time limit of a request", seconds, 30),
+    Argument("--out DIR", "a folder that joined tables may be saved in; default: none"),
+    VECTOR_STORE,
+    Argument("--open", "open the page in the browser"),
+)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from time import monotonic
-from typing import Any
 
-from deepjoin.cli.arguments import number, share, text_arguments, whole
+from deepjoin.cli.arguments import TEXTS, Argument, number, share, whole
 from deepjoin.cli.output import say
 
 SUMMARY = "train a column encoder on the tables of a lake"
@@ -22,96 +20,87 @@ examples:
 
 After Ctrl-C, the same command resumes."""
 
-#: Options of single settings: name, reader, metavar, help.
-_SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
-    ("threshold", share, "T", "least joinability of a positive pair (default .7)"),
-    ("tau", share, "T", "semantic: least cosine at which two values match"),
-    ("columns", whole(4), "N", "maximum number of columns taken from the lake"),
-    ("pairs", whole(1), "N", "maximum number of pairs of one column"),
-    ("shuffle", share, "R", "the paper's shuffle rate (default .3)"),
-    ("crops", number, "R", "pairs of parts of one column, for each mined pair"),
-    ("nameless", share, "R", "how often a column is shown without its name and title"),
-    ("respelled", share, "R", "how often a cell is respelled; needs --aliases"),
-    ("prompt", str, "TEXT", "prefix of the text of a query (default 'query ')"),
-    ("power", number, "P", "exponent of the joinability as a weight (default 2)"),
-    ("scale", number, "S", "factor before the softmax (default 20)"),
-    ("batch", whole(2), "N", "pairs in a batch"),
-    ("learning-rate", number, "L", "highest learning rate"),
-    ("warmup", whole(0), "N", "steps until the learning rate is reached"),
-    ("weight-decay", number, "D", "weight decay (default .01)"),
-    ("dropout", share, "D", "dropout rate (default 0)"),
-    ("epochs", whole(1), "N", "maximum number of passes over the pairs"),
-    ("steps", whole(1), "N", "maximum number of steps"),
-    ("validate", whole(1), "N", "steps between two validations"),
-    ("patience", whole(1), "N", "stop after this many validations without improvement"),
-    ("layers", whole(1), "N", "keep the first N layers of the base model: fewer are faster"),
-    ("seed", whole(0), "N", "seed of the random numbers (default 0)"),
-)
-_SWITCHES = {
-    "masked": "do not use columns known to be joinable as negatives (the default)",
-    "symmetric": "partners must find their columns as well",
-}
 #: Seconds between two lines of progress.
 _PAUSE = 5.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("source", metavar="SOURCE", help="an index, or tables as for index")
-    parser.add_argument("-o", "--out", metavar="DIR", required=True, help="folder of the model")
-    parser.add_argument("--join", choices=("equi", "semantic"), help="default: equi")
-    parser.add_argument(
-        "--base",
-        metavar="MODEL",
+ARGUMENTS = (
+    Argument("source SOURCE", "an index, or tables as for index"),
+    Argument("-o --out DIR", "folder of the model", required=True),
+    Argument("--join", "default: equi", ("equi", "semantic")),
+    Argument(
+        "--base MODEL",
+        "start from: default, a folder, or the name of a public model",
         default="default",
-        help="start from: default, a folder, or the name of a public model",
-    )
-    parser.add_argument(
-        "--preset", choices=("default", "paper"), default="default", help="all settings at once"
-    )
-    parser.add_argument("--metric", choices=("cosine", "euclidean"), help="default: cosine")
-    parser.add_argument(
+    ),
+    Argument("--preset", "all settings at once: default or paper", ("default", "paper"), "default"),
+    Argument("--metric", "default: cosine", ("cosine", "euclidean")),
+    Argument(
         "--negatives",
-        choices=("batch", "removed", "hard"),
-        help="the others of a batch; also columns without the matching cells; also near ones",
-    )
-    parser.add_argument(
+        "the others of a batch; also columns without the matching cells; also near ones",
+        ("batch", "removed", "hard"),
+    ),
+    Argument(
         "--target",
-        choices=("partner", "joinability"),
-        help="learn which column is the partner, or how joinable each one is",
-    )
-    for name, text in _SWITCHES.items():
-        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=text)
-    for name, read, metavar, text in _SETTINGS:
-        parser.add_argument(f"--{name}", type=read, metavar=metavar, help=text)
-    text_arguments(parser)
-    parser.add_argument("--cells", metavar="NAME|PATH", help="semantic: as for index")
-    parser.add_argument("--aliases", metavar="FILE", help="other spellings: surface, entity")
-    parser.add_argument("--device", metavar="NAME", help="cpu or cuda; default: a GPU if any")
-    parser.add_argument("--workers", type=whole(0), metavar="N", help="processes making batches")
-    parser.add_argument("--engine", metavar="NAME", help="what finds the pairs: local or ray")
-    parser.add_argument("--ray-address", metavar="ADDRESS", help="as for index")
+        "learn which column is the partner, or how joinable each one is",
+        ("partner", "joinability"),
+    ),
+    Argument(
+        "--masked",
+        "do not use columns known to be joinable as negatives (the default)",
+        action=argparse.BooleanOptionalAction,
+    ),
+    Argument(
+        "--symmetric",
+        "partners must find their columns as well",
+        action=argparse.BooleanOptionalAction,
+    ),
+    Argument("--threshold T", "least joinability of a positive pair (default .7)", share),
+    Argument("--tau T", "semantic: least cosine at which two values match", share),
+    Argument("--columns N", "maximum number of columns taken from the lake", whole(4)),
+    Argument("--pairs N", "maximum number of pairs of one column", whole(1)),
+    Argument("--shuffle R", "the paper's shuffle rate (default .3)", share),
+    Argument("--crops R", "pairs of parts of one column, for each mined pair", number),
+    Argument("--nameless R", "how often a column is shown without its name and title", share),
+    Argument("--respelled R", "how often a cell is respelled; needs --aliases", share),
+    Argument("--prompt TEXT", "prefix of the text of a query (default 'query ')", str),
+    Argument("--power P", "exponent of the joinability as a weight (default 2)", number),
+    Argument("--scale S", "factor before the softmax (default 20)", number),
+    Argument("--batch N", "pairs in a batch", whole(2)),
+    Argument("--learning-rate L", "highest learning rate", number),
+    Argument("--warmup N", "steps until the learning rate is reached", whole(0)),
+    Argument("--weight-decay D", "weight decay (default .01)", number),
+    Argument("--dropout D", "dropout rate (default 0)", share),
+    Argument("--epochs N", "maximum number of passes over the pairs", whole(1)),
+    Argument("--steps N", "maximum number of steps", whole(1)),
+    Argument("--validate N", "steps between two validations", whole(1)),
+    Argument("--patience N", "stop after this many validations without improvement", whole(1)),
+    Argument("--layers N", "keep the first N layers of the base model: fewer are faster", whole(1)),
+    Argument("--seed N", "seed of the random numbers (default 0)", whole(0)),
+    *TEXTS,
+    Argument("--cells NAME|PATH", "semantic: as for index"),
+    Argument("--aliases FILE", "other spellings: surface, entity"),
+    Argument("--device NAME", "cpu or cuda; default: a GPU if any"),
+    Argument("--workers N", "processes making batches", whole(0)),
+    Argument("--engine NAME", "what finds the pairs: local or ray"),
+    Argument("--ray-address ADDRESS", "as for index"),
+)
 
 
 def run(options: argparse.Namespace) -> None:
     """Train, and print where the model is."""
-    from deepjoin.lab.training import TrainInputs, TrainResources, preset, train
+    from deepjoin.lab.training import TrainInputs, TrainResources, TrainSettings, preset, train
+    from deepjoin.settings import fields_of
 
     # None, for an option that was not given, leaves the setting of the preset.
-    names = [name.replace("-", "_") for name, *_ in _SETTINGS]
-    names += ["join", "metric", "negatives", "target", *_SWITCHES]
+    settings = preset(options.preset, **fields_of(TrainSettings, options))
     with redirect_stdout(sys.stderr):  # Ray's nodes write errors of workers to stdout
         found = train(
             *(options.source, options.out),
             base=options.base,
-            settings=preset(options.preset, **{name: getattr(options, name) for name in names}),
-            inputs=TrainInputs(
-                *(options.pattern, options.tokens, options.cells, options.aliases),
-                *(options.sampling, options.unit),
-            ),
-            resources=TrainResources(
-                options.device, options.workers, options.engine, options.ray_address
-            ),
+            settings=settings,
+            inputs=TrainInputs(**fields_of(TrainInputs, options)),
+            resources=TrainResources(**fields_of(TrainResources, options)),
             command=shlex.join(["deepjoin", *sys.argv[1:]]),
             progress=TrainingProgress(),
         )

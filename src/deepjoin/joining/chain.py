@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +11,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining.entry import origin_side, plan_index_join
+from deepjoin.joining.output import JoinedRows
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.model import JoinFacts, Reading, Table
 from deepjoin.read.database import DatabaseSource
@@ -33,41 +32,31 @@ class ChainStep(NamedTuple):
     next_column: str
 
 
-@dataclass
-class JoinChain:
-    """Several joins as one; close it to free its databases."""
+class JoinChain(JoinedRows):
+    """Several joins as one; close it to free its databases.
 
-    #: The names of the tables, from the start on.
-    tables: tuple[str, ...]
-    #: The same join as SQL: in the dialect of their database if all tables are in one, else
-    #: DuckDB's.
-    sql: str
-    #: Of every join, its exact numbers.
-    facts: tuple[JoinFacts, ...]
-    warnings: tuple[str, ...]
-    _last: JoinPlan
-    _opened: ExitStack
+    ``tables`` are their names from the start on, ``facts`` the exact numbers of every join. ``sql``
+    is in the dialect of their database if all tables are in one, else DuckDB's.
+    """
+
+    def __init__(
+        self,
+        tables: tuple[str, ...],
+        sql: str,
+        facts: tuple[JoinFacts, ...],
+        warnings: tuple[str, ...],
+        last: JoinPlan,
+        opened: ExitStack,
+    ) -> None:
+        super().__init__(last.session, last.query.joined)
+        self.tables, self.sql, self.facts, self.warnings = tables, sql, facts, warnings
+        #: Close the databases of the joins.
+        self.close = opened.close
 
     @property
     def rows(self) -> int:
         """How many rows the result has."""
         return self.facts[-1].result_rows
-
-    def preview(self, rows: int = 10) -> pa.Table:
-        """Return the first rows."""
-        return self._last.preview(rows)
-
-    def to_arrow(self) -> pa.Table:
-        """Return all rows."""
-        return self._last.to_arrow()
-
-    def write(self, path: str | os.PathLike[str]) -> int:
-        """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number."""
-        return self._last.write(path)
-
-    def close(self) -> None:
-        """Close the databases of the joins."""
-        self._opened.close()
 
     def __enter__(self) -> JoinChain:
         return self

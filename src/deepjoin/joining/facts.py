@@ -22,6 +22,7 @@ from deepjoin.matching.values import (
     rewritten_values,
 )
 from deepjoin.model import JoinFacts, SeveralMatches
+from deepjoin.settings import fields_of
 
 #: The table of pairs: a canonical value of yours, one of theirs, their similarity, and cells of
 #: theirs that are nearly as similar.
@@ -279,21 +280,15 @@ def join_facts(
     left_rows, right_rows = rows
     matched = counts.pairs if many == "expand" else counts.matched_left_rows
     unmatched = left_rows - counts.matched_left_rows if how == "left" else 0
-    return JoinFacts(
-        left_rows=left_rows,
-        right_rows=right_rows,
-        left_keys=counts.left_keys,
-        matched_keys=counts.matched_keys - counts.ambiguous_keys,
-        matched_left_rows=counts.matched_left_rows - counts.ambiguous_left_rows,
-        result_rows=matched + unmatched,
-        cardinality=cardinality_of(counts.max_left, counts.max_right),
-        max_fan_out=counts.max_right,
-        renamed=renamed,
-        equal_keys=counts.equal_keys,
-        ambiguous_keys=counts.ambiguous_keys,
-        ambiguous_left_rows=counts.ambiguous_left_rows,
-        several_left_rows=counts.several_left_rows,
-    )
+    changed = {
+        **{"left_rows": left_rows, "right_rows": right_rows, "renamed": renamed},
+        "matched_keys": counts.matched_keys - counts.ambiguous_keys,
+        "matched_left_rows": counts.matched_left_rows - counts.ambiguous_left_rows,
+        "result_rows": matched + unmatched,
+        "cardinality": cardinality_of(counts.max_left, counts.max_right),
+        "max_fan_out": counts.max_right,
+    }
+    return JoinFacts(**fields_of(JoinFacts, counts) | changed)
 
 
 def warnings_of(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnusable, UnknownName
 from deepjoin.lake import Lake
 from deepjoin.lazy import cached_property
-from deepjoin.model import SearchMethod
+from deepjoin.model import Column, SearchMethod
+from deepjoin.read.frames import columns_by_name, read_columns
 from deepjoin.search.methods import served_methods
 from deepjoin.store.directory import Directory
 from deepjoin.store.manifest import MANIFEST, SEGMENTS, damaged
@@ -45,6 +47,22 @@ class Opened:
                 f"No table '{name}' among {self.lake.report.tables:,}. Find it by part of its "
                 f"name: {self.finder}"
             )
+
+    def columns(self, table: str, on: str | Sequence[str] | None) -> list[Column]:
+        """Read columns of a table to search with: one, several that are one key, or all."""
+        self.check_table(table)
+        index = self.lake.index
+        if on is not None and not isinstance(on, str):
+            return columns_by_name(read_columns(index.origin(table).table()), on, table)
+        names = index.indexed_columns(table) if on is None else [on]
+        if not names:
+            raise DeepJoinError(f"No column of {table} is indexed.")
+        return [index.column(table, name) for name in names]
+
+    def files(self, tables: Iterable[str]) -> dict[Path, str]:
+        """Map the local files of tables to the names that clients know them by."""
+        found = {name: self.lake.index.origin(name).path() for name in tables}
+        return {path: name for name, path in found.items() if path is not None}
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -169,7 +169,10 @@ def enrichment_html(found: Mapping[str, Any]) -> str:
             f'width:{share:.1%};background:{colour}"></span></span>'
         )
         gained = "" if step["gain"] is None else f"{gain:+.3f}"
-        name = f"{_text(step['table'], _NAME, keep_end=True)} <small>via {_text(step['via'])}, "
+        via = _text(step["via"])
+        if step["parent"] >= 0:
+            via += f" of {_text(found['steps'][step['parent']]['table'], _NAME, keep_end=True)}"
+        name = f"{_text(step['table'], _NAME, keep_end=True)} <small>via {via}, "
         name += f"{_percent(step['coverage'])} of your rows, "
         name += f"probability {_percent(step['probability'])}</small>"
         adds = _chips(

@@ -223,10 +223,13 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
         depths.append(0 if step["parent"] < 0 else depths[step["parent"]] + 1)
         gain = "" if step["gain"] is None else f"{step['gain']:+.3f}"
         bar = "▇" * round(8 * max(0, step["gain"] or 0) / most)
-        adds = ", ".join(step["columns"]) or "(leads to the next)"
+        adds = ", ".join(step["columns"]) or "(only leads to another table)"
         name = f"{'  ' * (depths[-1] - 1)}└ {step['table']}" if depths[-1] else step["table"]
+        via = step["via"]
+        if step["parent"] >= 0:
+            via += f" of {found['steps'][step['parent']]['table']}"
         shares = f"{step['coverage']:.0%}", f"{step['probability']:.2f}"
-        drawn.append((name, step["via"], *shares, gain, bar, adds))
+        drawn.append((name, via, *shares, gain, bar, adds))
     return f"{line} ({interval})\n{aligned(drawn, screen)}"
 
 

@@ -106,16 +106,16 @@ function Gains({ found }: { found: Enriched }) {
       <dl class="facts" aria-label="The gain in numbers">
         <div>
           <dt>{metric} without the lake</dt>
-          <dd>{before.toFixed(3)}</dd>
+          <dd>{figure(before)}</dd>
         </div>
         <div>
           <dt>{metric} with it</dt>
-          <dd>{after.toFixed(3)}</dd>
+          <dd>{figure(after)}</dd>
         </div>
         <div>
-          <dt>gain, between</dt>
+          <dt>gain, 95% interval</dt>
           <dd>
-            {signed(low)} and {signed(high)}
+            {signed(low)} to {signed(high)}
           </dd>
         </div>
       </dl>
@@ -166,14 +166,21 @@ function Waterfall({ steps, before }: { steps: EnrichStep[]; before: number }) {
                 <Name text={step.table} most={60} />
               </Link>{" "}
               <span class="hint">
-                on <Name text={step.via} most={40} /> · {percent(step.coverage)} of your rows · probability{" "}
-                {percent(step.probability)}
+                on <Name text={step.via} most={40} />
+                {step.parent >= 0 && (
+                  <>
+                    {" of "}
+                    <Name text={steps[step.parent]?.table ?? ""} most={40} />
+                  </>
+                )}
+                {" · "}
+                {percent(step.coverage)} of your rows · probability {percent(step.probability)}
                 {step.how !== "equal" && ` · ${step.how}`}
               </span>
               <span class="gain-adds">
                 {step.columns.length
                   ? step.columns.map((column) => <Name key={column} text={column} most={40} class="chip" />)
-                  : "leads to the next"}
+                  : "only leads to another table"}
               </span>
             </span>
             <span class="fall" aria-hidden="true">
@@ -252,5 +259,9 @@ function OfferRow({ offer }: { offer: Offer }) {
 }
 
 function signed(value: number): string {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+  return `${value < 0 ? "" : "+"}${figure(value)}`;
+}
+
+function figure(value: number): string {
+  return `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`;
 }

@@ -370,12 +370,12 @@ function Alike({ options, preview, onChange }: OptionProps) {
       />
       {judgesPairs(options) && (
         <Slider
-          label="Right pairs, at least"
+          label="Minimum precision"
           value={options.precision ?? 0.5}
-          shown={options.precision === null ? "as is" : percent(options.precision)}
+          shown={options.precision === null ? "any" : percent(options.precision)}
           step={0.01}
           least={0.5}
-          hint="Higher takes fewer similar values. It is an estimate."
+          hint="Estimated share of right pairs; higher takes fewer similar values."
           onMove={(value) => onChange({ precision: value > 0.5 ? value : null }, true)}
         />
       )}

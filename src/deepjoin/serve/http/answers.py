@@ -8,14 +8,16 @@ spends most of its time elsewhere, and should not spend it on validating what we
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, Protocol, TypeVar
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.datastructures import Headers
@@ -35,8 +37,12 @@ from deepjoin.model import (
     json_schema,
     to_json,
 )
+from deepjoin.serve.current import Opened
 from deepjoin.serve.http.problems import Refused, TooLarge
 from deepjoin.show.wording import in_fields, on_page
+
+Done = TypeVar("Done")
+Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ class Lines:
         line = encoded(content) + b"\n"
         self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
 
-    async def response(self, work: Coroutine[Any, Any, None]) -> Response:
+    async def response(self, work: Awaitable[None]) -> Response:
         """Run the work; if it fails before the first line, that is an ordinary error."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._queue.put_nowait(None))
@@ -283,6 +289,36 @@ def documented_lines(kind: type) -> Documented:
     """Describe an answer that comes as lines of JSON, each complete in itself."""
     content = {LINES: {"schema": json_schema(kind, SCHEMAS)}}
     return {200: {"description": "One answer a line; the last is the best", "content": content}}
+
+
+class WorkerPool(Protocol):
+    """Runs work on the lake in some thread."""
+
+    def __call__(self, work: Callable[[Opened], Done], /) -> Awaitable[Done]:
+        """Wait for a thread, run the work there, and return what it returns."""
+
+
+class Section(APIRouter):
+    """The routes of one part of the service: functions of the open lake and of a request."""
+
+    def on_lake(self, path: str, pool: WorkerPool, method: str = "GET") -> Callable[[Work], Work]:
+        """Add a route: a function that ``pool`` runs; its return type documents the answer."""
+
+        def add(function: Work) -> Work:
+            signature = inspect.signature(function, eval_str=True)
+            _, *parameters = signature.parameters.values()  # all but the lake
+
+            async def endpoint(**given: Any) -> Response:
+                return answer(await pool(partial(function, **given)))
+
+            endpoint.__name__, endpoint.__doc__ = function.__name__, function.__doc__
+            shown = signature.replace(parameters=parameters, return_annotation=Response)
+            endpoint.__signature__ = shown  # type: ignore[attr-defined]
+            documents = documented(signature.return_annotation)
+            self.add_api_route(path, endpoint, methods=[method], responses=documents)
+            return function
+
+        return add
 
 
 def problem(text: str, status: int, headers: dict[str, str] | None = None) -> Response:

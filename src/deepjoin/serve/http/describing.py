@@ -14,6 +14,7 @@ from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.cells import as_strings, left_out
 from deepjoin.serve.http.problems import TooLarge
 from deepjoin.serve.http.trial import UNPACKED, unpacks_to_too_much
+from deepjoin.settings import fields_of
 from deepjoin.store.directory import SAMPLES, best_keys, column_facts, key_quality
 from deepjoin.store.origin import root_of
 from deepjoin.store.values.profile import classified
@@ -31,17 +32,9 @@ def describe_table(lake: Lake, name: str) -> TableDescription:
     entry, origin = lake.table(name), lake.index.source_of(name)
     root = root_of(origin, lake.path)
     columns, keys = _keys(list(column_facts(lake.index, name)))
-    return TableDescription(
-        name=entry.name,
-        title=entry.title,
-        context=entry.context,
-        rows=entry.rows,
-        source=str(origin.get("url") or (root and root.name) or origin["kind"]),
-        notes=entry.notes,
-        columns=columns,
-        best_keys=keys,
-        sample=entry.sample,
-    )
+    source = str(origin.get("url") or (root and root.name) or origin["kind"])
+    described = {"columns": columns, "best_keys": keys, "source": source}
+    return TableDescription(**fields_of(TableDescription, entry) | described)
 
 
 def describe_file(table: Table, max_rows: int, max_upload: int) -> TableDescription:
@@ -67,17 +60,8 @@ def describe_file(table: Table, max_rows: int, max_upload: int) -> TableDescript
                 "part of it, or ask whoever runs the service to raise the limit."
             )
     described, keys = _keys([column.describe(name, rows) for name, column in columns.items()])
-    return TableDescription(
-        name=table.name,
-        title=table.title,
-        context="",
-        rows=rows,
-        source="",
-        notes=reading.notes,
-        columns=described,
-        best_keys=keys,
-        sample=sample,
-    )
+    name, title, notes = table.name, table.title, reading.notes
+    return TableDescription(name, title, "", rows, "", notes, described, keys, sample)
 
 
 def _keys(columns: Sequence[ColumnDescription]) -> tuple[list[ColumnDescription], list[str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,10 +28,9 @@ from deepjoin.serve.http.answers import (
 from deepjoin.serve.http.joins import without_paths
 from deepjoin.serve.http.problems import Busy
 from deepjoin.serve.http.requests import LakeTable, Name, RequestPart, UploadTable
-from deepjoin.settings import EnrichSettings
+from deepjoin.settings import EnrichSettings, fields_of
 
 if TYPE_CHECKING:
-    from deepjoin.enriching.enrich import Enrichment
     from deepjoin.progress import Progress
     from deepjoin.serve.http.service import Service
 
@@ -138,54 +137,27 @@ def _enriched(
         own = OwnTable(
             read_typed(lake.index.origin(request.left.table).table()), request.left.table
         )
-    settings = EnrichSettings(
-        tables=_TABLES,
-        sample=_SAMPLE,
-        seconds=max(0.0, until - monotonic()),
-        keys=tuple(request.keys),
-        as_of=request.as_of,
-        ranges=request.ranges,
-    )
+    bounds = {"tables": _TABLES, "sample": _SAMPLE, "seconds": max(0.0, until - monotonic())}
+    given = fields_of(EnrichSettings, request) | {"keys": tuple(request.keys)}
+    settings = EnrichSettings(**given | bounds)
     with nullcontext() if upload is None else upload.called():
         found = lake.enrich(
             own, request.target, depth=request.depth, settings=settings, progress=progress
         )
         offers = found.about(request.about) if request.about else found.offers
-    kept = ""
+    files = opened.files({one.table for one in found.steps} | {one.table for one in found.rejected})
+    named = partial(without_paths, files=files)
+    low, high = found.interval or (None, None)
+    changed = {
+        **{"gain_low": low, "gain_high": high},
+        "steps": [replace(step, sql=named(step.sql)) for step in found.steps],
+        "rejected": [replace(one, reason=named(one.reason)) for one in found.rejected],
+        **{"offers": offers[:_OFFERS], "total_offers": len(offers)},
+        "sql": named(found.sql),
+    }
     if found.steps:
         name = f"{table_suffix(own.name or (upload.name if upload else 'table'))}-enriched.parquet"
         with suppress(Busy):
-            kept = service.uploads.describe(service.uploads.of_table(found.table, name)).upload
-    return _answered(found, offers, kept, _named(opened, found))
-
-
-def _named(opened: Opened, found: Enrichment) -> Callable[[str], str]:
-    """Return what replaces paths of this machine in a text by names of tables."""
-    files: dict[Path, str] = {}
-    tables = {one.table for one in found.steps} | {one.table for one in found.rejected}
-    for table in tables:
-        path = opened.lake.index.origin(table).path()
-        if path is not None:
-            files[path] = table
-    return lambda text: without_paths(text, files)
-
-
-def _answered(
-    found: Enrichment, offers: Sequence[Offer], upload: str, named: Callable[[str], str]
-) -> EnrichAnswer:
-    low, high = found.interval or (None, None)
-    return EnrichAnswer(
-        metric=found.metric,
-        score_before=found.score_before,
-        score_after=found.score_after,
-        gain_low=low,
-        gain_high=high,
-        steps=[replace(step, sql=named(step.sql)) for step in found.steps],
-        rejected=[replace(one, reason=named(one.reason)) for one in found.rejected],
-        offers=offers[:_OFFERS],
-        total_offers=len(offers),
-        sql=named(found.sql),
-        upload=upload,
-        stopped=found.stopped,
-        seconds=found.seconds,
-    )
+            kept = service.uploads.describe(service.uploads.of_table(found.table, name))
+            changed["upload"] = kept.upload
+    return EnrichAnswer(**fields_of(EnrichAnswer, found) | changed)

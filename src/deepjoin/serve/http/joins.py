@@ -31,10 +31,9 @@ from deepjoin.serve.http.answers import (
     JoinPreview,
     Neutralise,
     SavedJoin,
+    Section,
     TableFormat,
-    answer,
     check_format,
-    documented,
     table_file,
     wording,
 )
@@ -43,7 +42,7 @@ from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTabl
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import JoinLimits, check_rows, joined_name, save_join
-from deepjoin.settings import JoinSettings
+from deepjoin.settings import JoinSettings, fields_of
 from deepjoin.store.manifest import DEFAULT
 
 if TYPE_CHECKING:
@@ -59,42 +58,21 @@ _DECISIONS = "decisions.csv"
 
 def join_routes(service: Service) -> APIRouter:
     """Make the routes."""
-    router = APIRouter(prefix="/join", tags=["join"])
+    router = Section(prefix="/join", tags=["join"])
     joins = service.joins
-
-    @router.post("/preview", responses=documented(JoinPreview))
-    async def preview(request: PreviewRequest, asked: Request) -> Response:
-        """Return the first rows of a join, its facts, and code that does the same."""
-        work = partial(joins.preview, request=request, words=wording(asked))
-        return answer(await service.heavily(work))
+    router.on_lake("/preview", service.heavily, "POST")(joins.preview)
 
     @router.post("/download", responses=TABLE_FILES, response_class=StreamingResponse)
     async def download(
         request: JoinRequest, form: TableFormat = "csv", neutralise: Neutralise = False
     ) -> Response:
         """Return the joined table as a file."""
-        check_format(form, neutralise)
         work = partial(joins.file, request=request, form=form, neutralise=neutralise)
         name, file = await service.heavily(work)
         return table_file(name, form, file)
 
-    @router.post("/save", responses=documented(SavedJoin))
-    async def save(
-        request: JoinRequest,
-        form: TableFormat = "csv",
-        neutralise: Neutralise = False,
-        name: Annotated[str, Query(max_length=1000)] = "",
-    ) -> Response:
-        """Write the joined table into the output folder, if the service has one."""
-        check_format(form, neutralise)
-        work = partial(joins.save, request=request, form=form, neutralise=neutralise, name=name)
-        return answer(await service.heavily(work))
-
-    @router.post("/keep", responses=documented(UploadDescription))
-    async def keep(request: JoinRequest) -> Response:
-        """Keep the joined table as an upload, to search and join on with it."""
-        return answer(await service.heavily(lambda opened: joins.keep(opened, request)))
-
+    router.on_lake("/save", service.heavily, "POST")(joins.save)
+    router.on_lake("/keep", service.heavily, "POST")(joins.keep)
     return router
 
 
@@ -151,11 +129,9 @@ class Joins:
         self._answers = settings.folder / "answers"
         self._answers.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def preview(
-        self, opened: Opened, request: PreviewRequest, words: Callable[[str], str]
-    ) -> JoinPreview:
-        """Plan a join and run its first rows; warnings come in the client's words."""
-        most = self._settings.max_preview
+    def preview(self, opened: Opened, request: PreviewRequest, asked: Request) -> JoinPreview:
+        """Return the first rows of a join, its facts, and code that does the same."""
+        words, most = wording(asked), self._settings.max_preview
         if request.rows > most:
             raise Refused(f"rows is {request.rows}; a preview has at most {most}.")
         with self._planned(opened, request) as planned:
@@ -196,6 +172,7 @@ class Joins:
         self, opened: Opened, request: JoinRequest, form: str, neutralise: bool
     ) -> tuple[str, IO[bytes]]:
         """Run a join; return what to call it, and a file that disappears when it is closed."""
+        check_format(form, neutralise)
         with (
             self._planned(opened, request) as planned,
             tempfile.TemporaryDirectory(dir=self._answers) as folder,
@@ -208,16 +185,22 @@ class Joins:
             return joined_name(planned.left, request.hit.table), path.open("rb")
 
     def keep(self, opened: Opened, request: JoinRequest) -> UploadDescription:
-        """Run a join into a new upload."""
+        """Keep the joined table as an upload, to search and join on with it."""
         with self._planned(opened, request) as planned:
             check_rows(planned.plan, self._settings.max_rows)
             name = f"{joined_name(planned.left, request.hit.table)}.parquet"
             return self._uploads.describe(self._uploads.of_join(planned.plan, name))
 
     def save(
-        self, opened: Opened, request: JoinRequest, form: str, neutralise: bool, name: str
+        self,
+        opened: Opened,
+        request: JoinRequest,
+        form: TableFormat = "csv",
+        neutralise: Neutralise = False,
+        name: Annotated[str, Query(max_length=1000)] = "",
     ) -> SavedJoin:
-        """Run a join into a new file of the output folder."""
+        """Write the joined table into the output folder, if the service has one."""
+        check_format(form, neutralise)
         out = self._settings.out
         if out is None:
             raise Forbidden(
@@ -248,8 +231,8 @@ class Joins:
             # Never by a path: a client names tables of the lake, and nothing else is opened.
             left = origin_side(lake.index.origin(request.left.table), _names(request.on))
         tables = [hit.table, *([] if upload else [left.table.name])]
-        found = {name: lake.index.origin(name).path() for name in tables}
-        files = {path: name for name, path in found.items() if path is not None}
+        files = opened.files(tables)
+        decisions = [(one.query, one.target, one.accepted) for one in request.decisions]
         with (
             _without_paths(files),
             nullcontext() if upload is None else upload.called(),
@@ -261,14 +244,8 @@ class Joins:
                 many=request.many,
                 join=request.join,
                 settings=JoinSettings(
-                    tau=request.tau,
-                    matching=request.matching,
-                    precision=request.precision,
-                    decisions=[(one.query, one.target, one.accepted) for one in request.decisions]
-                    or None,
-                    columns=request.columns,
-                    aggregate=request.aggregate,
-                    memory_limit=self._settings.join_memory,
+                    **fields_of(JoinSettings, request)
+                    | {"decisions": decisions or None, "memory_limit": self._settings.join_memory}
                 ),
             ) as plan,
         ):

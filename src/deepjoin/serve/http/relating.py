@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 
 from deepjoin.joining.chain import ChainStep, plan_chain
 from deepjoin.joining.output import row_texts
@@ -14,7 +14,7 @@ from deepjoin.model import Decision, Relation, TableKey
 from deepjoin.relating.diagram import Diagram, lay_out
 from deepjoin.relating.relations import RelationFinder
 from deepjoin.serve.current import Opened
-from deepjoin.serve.http.answers import answer, documented, wording
+from deepjoin.serve.http.answers import Section, wording
 from deepjoin.serve.http.joins import without_paths
 from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import FeedbackRequest, PathRequest
@@ -58,87 +58,68 @@ class PathJoin:
 
 def relation_routes(service: Service) -> APIRouter:
     """Make the routes of relations, feedback and paths."""
-    router = APIRouter(tags=["relations"])
+    router = Section(tags=["relations"])
 
-    @router.get("/relations", responses=documented(RelationList))
-    async def relations(
+    @router.on_lake("/relations", service.heavily)
+    def relations(
+        opened: Opened,
         least: Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)] = 0.5,
-    ) -> Response:
+    ) -> RelationList:
         """Find keys and foreign keys inside each source, and lay out their diagram."""
+        if RelationFinder(opened.lake.index).is_large:
+            raise Refused(
+                "This lake has too many columns to find its relations while you wait; run "
+                "deepjoin relations INDEX instead."
+            )
+        found = opened.lake.relations(least=least)
+        listed, keys = found.relations[:_LISTED], found.keys[:_LISTED]
+        rejected = [one for one in found.decisions if not one.accepted]
+        drawn = lay_out(listed, keys, _DRAWN)
+        return RelationList(listed, keys, len(found), drawn, found.notes, rejected)
 
-        def work(opened: Opened) -> RelationList:
-            if RelationFinder(opened.lake.index).is_large:
-                raise Refused(
-                    "This lake has too many columns to find its relations while you wait; run "
-                    "deepjoin relations INDEX instead."
-                )
-            found = opened.lake.relations(least=least)
-            listed, keys = found.relations[:_LISTED], found.keys[:_LISTED]
-            rejected = [one for one in found.decisions if not one.accepted]
-            drawn = lay_out(listed, keys, _DRAWN)
-            return RelationList(listed, keys, len(found), drawn, found.notes, rejected)
-
-        return answer(await service.heavily(work))
-
-    @router.get("/feedback", responses=documented(DecisionList))
-    async def said() -> Response:
+    @router.on_lake("/feedback", service.quickly)
+    def said(opened: Opened) -> DecisionList:
         """List what people accepted and rejected."""
-        return answer(await service.quickly(lambda opened: _decisions(opened)))
+        return DecisionList(tuple(opened.lake.feedback))
 
-    @router.post("/feedback", responses=documented(DecisionList))
-    async def say(request: FeedbackRequest) -> Response:
+    @router.on_lake("/feedback", service.quickly, "POST")
+    def say(opened: Opened, request: FeedbackRequest) -> DecisionList:
         """Accept or reject a join; null takes back what was said of it."""
         if not service.settings.may_judge:
             raise Forbidden(
                 "Others can reach this service without a token, so it keeps no decisions. Ask "
                 "whoever runs it for one with a token."
             )
+        lake, child = opened.lake, request.child
+        opened.check_table(request.parent.table)
+        mine = (child.table, child.columns)
+        end = mine if child.table else {"table": "", "columns": child.columns}
+        parent = request.parent.table, request.parent.columns
+        if request.accepted is None:
+            lake.forget(end, parent)
+        else:
+            (lake.accept if request.accepted else lake.reject)(end, parent)
+        return said(opened)
 
-        def work(opened: Opened) -> DecisionList:
-            lake, child = opened.lake, request.child
-            opened.check_table(request.parent.table)
-            mine = (child.table, child.columns)
-            end = mine if child.table else {"table": "", "columns": child.columns}
-            parent = request.parent.table, request.parent.columns
-            if request.accepted is None:
-                lake.forget(end, parent)
-            else:
-                (lake.accept if request.accepted else lake.reject)(end, parent)
-            return _decisions(opened)
-
-        return answer(await service.quickly(work))
-
-    @router.post("/join/path", responses=documented(PathJoin))
-    async def joined(request: PathRequest, asked: Request) -> Response:
+    @router.on_lake("/join/path", service.heavily, "POST")
+    def joined(opened: Opened, request: PathRequest, asked: Request) -> PathJoin:
         """Run the joins of a path as one; returns its first rows and its SQL."""
-        words = wording(asked)
-
-        def work(opened: Opened) -> PathJoin:
-            steps = [
-                ChainStep(one.a.table, one.a.column, one.b.table, one.b.column)
-                for one in request.path
-            ]
-            tables = dict.fromkeys(table for one in steps for table in (one.table, one.next_table))
-            for table in tables:
-                opened.check_table(table)
-            index, memory = opened.lake.index, service.settings.join_memory
-            files = {
-                path: table for table in tables if (path := index.origin(table).path()) is not None
-            }
-            with plan_chain(index, steps, request.how, request.many, memory) as chain:
-                rows = chain.preview(request.rows)
-                return PathJoin(
-                    rows.column_names,
-                    row_texts(rows),
-                    chain.rows,
-                    without_paths(chain.sql, files),
-                    [words(without_paths(text, files)) for text in chain.warnings],
-                )
-
-        return answer(await service.heavily(work))
+        steps = [
+            ChainStep(one.a.table, one.a.column, one.b.table, one.b.column) for one in request.path
+        ]
+        tables = dict.fromkeys(table for one in steps for table in (one.table, one.next_table))
+        for table in tables:
+            opened.check_table(table)
+        index, memory = opened.lake.index, service.settings.join_memory
+        files = opened.files(tables)
+        with plan_chain(index, steps, request.how, request.many, memory) as chain:
+            rows, words = chain.preview(request.rows), wording(asked)
+            return PathJoin(
+                rows.column_names,
+                row_texts(rows),
+                chain.rows,
+                without_paths(chain.sql, files),
+                [without_paths(words(text), files) for text in chain.warnings],
+            )
 
     return router
-
-
-def _decisions(opened: Opened) -> DecisionList:
-    return DecisionList(tuple(opened.lake.feedback))

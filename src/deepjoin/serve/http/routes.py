@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from time import monotonic
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from deepjoin._version import __version__
-from deepjoin.errors import DeepJoinError
 from deepjoin.model import (
     Column,
     ColumnPlace,
@@ -20,7 +19,7 @@ from deepjoin.model import (
     SimilarJoins,
     TableDescription,
 )
-from deepjoin.read.frames import columns_by_name, read_columns
+from deepjoin.read.frames import columns_by_name
 from deepjoin.relating.neighbourhood import similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
@@ -29,8 +28,10 @@ from deepjoin.serve.http.answers import (
     Limits,
     Lines,
     LookedUp,
+    Section,
     TableList,
     ValueHolders,
+    WorkerPool,
     answer,
     documented,
     documented_lines,
@@ -72,63 +73,41 @@ _LEAST = 1e-9
 _SIMILAR, _SIMILAR_HITS = 40, 10
 
 
-Done = TypeVar("Done")
-
-
-class WorkerPool(Protocol):
-    """Runs work on the lake in some thread."""
-
-    async def __call__(self, work: Callable[[Opened], Done], /) -> Done:
-        """Wait for a thread, run the work there, and return what it returns."""
-
-
 def lake_routes(service: Service) -> APIRouter:
     """Make the routes that describe the lake and its tables."""
-    router = APIRouter(tags=["lake"])
+    router = Section(tags=["lake"])
 
     @router.get("/lake", responses=documented(LakeSummary))
     async def lake() -> Response:
         """Return what the lake holds, and what it can answer."""
         return answer(_summary(service.current.opened, service.settings))
 
-    @router.get("/tables", responses=documented(TableList))
-    async def tables(
+    @router.on_lake("/tables", service.quickly)
+    def tables(
+        opened: Opened,
         text: Text = "",
         offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
         limit: Annotated[int, Query(ge=0, le=500)] = 50,
-    ) -> Response:
+    ) -> TableList:
         """List tables by name, or those with a text in their name or a column's name."""
+        return TableList(*opened.directory.tables(text.strip(), offset, limit))
 
-        def work(opened: Opened) -> TableList:
-            return TableList(*opened.directory.tables(text.strip(), offset, limit))
-
-        return answer(await service.quickly(work))
-
-    @router.get("/find", responses=documented(LookedUp))
-    async def find(text: Text = "", limit: Annotated[int, Query(ge=0, le=500)] = 20) -> Response:
+    @router.on_lake("/find", service.quickly)
+    def find(
+        opened: Opened, text: Text = "", limit: Annotated[int, Query(ge=0, le=500)] = 20
+    ) -> LookedUp:
         """Find tables and columns by part of their name, and columns by a cell they hold."""
-        sought = text.strip()
+        sought, directory = text.strip(), opened.directory
+        tables = directory.tables(sought, 0, limit)[1] if sought else []
+        total, holders = directory.holders(sought, limit)
+        values = [ValueHolders(sought, holders, total)] if total else []
+        return LookedUp(tables, directory.columns(sought, limit), values)
 
-        def work(opened: Opened) -> LookedUp:
-            tables = opened.directory.tables(sought, 0, limit)[1] if sought else []
-            total, holders = opened.directory.holders(sought, limit)
-            return LookedUp(
-                tables,
-                opened.directory.columns(sought, limit),
-                [ValueHolders(sought, holders, total)] if total else [],
-            )
-
-        return answer(await service.quickly(work))
-
-    @router.get("/table", responses=documented(TableDescription))
-    async def table(name: TableName) -> Response:
+    @router.on_lake("/table", service.quickly)
+    def table(opened: Opened, name: TableName) -> TableDescription:
         """Describe a table: its columns, best keys and first rows."""
-
-        def work(opened: Opened) -> TableDescription:
-            opened.check_table(name)
-            return describe_table(opened.lake, name)
-
-        return answer(await service.quickly(work))
+        opened.check_table(name)
+        return describe_table(opened.lake, name)
 
     return router
 
@@ -142,12 +121,7 @@ def _summary(opened: Opened, settings: ServerSettings) -> LakeSummary:
         name=place.parent.name if place.name == DEFAULT else place.name,
         version=__version__,
         generation=lake.index.generation,
-        tables=info["tables"],
-        columns=info["columns"],
-        values=info["values"],
-        rows=info["rows"],
-        cells=info["cells"],
-        bytes=info["bytes"],
+        **{name: info[name] for name in ("tables", "columns", "values", "rows", "cells", "bytes")},
         joins=joins_of(lake.context()),
         methods=opened.methods,
         default_method="hybrid",
@@ -264,20 +238,14 @@ async def _pool(service: Service, request: SearchRequest) -> WorkerPool:
 
 
 def _query(service: Service, opened: Opened, request: SearchRequest) -> Column | list[Column]:
-    query, lake = request.query, opened.lake
+    query = request.query
     match query:
         case LakeColumn():
-            return lake.column(query.table, query.column)
+            return opened.columns(query.table, query.column)
         case LakeTable():
-            opened.check_table(query.table)
-            names = lake.index.indexed_columns(query.table)
-            if not names:
-                raise DeepJoinError(f"No column of {query.table} is indexed.")
-            return [lake.column(query.table, name) for name in names]
+            return opened.columns(query.table, None)
         case LakeKey():
-            opened.check_table(query.table)
-            table = lake.index.origin(query.table).table()
-            return columns_by_name(read_columns(table), query.columns, query.table)
+            return opened.columns(query.table, query.columns)
         case UploadKey():
             found = service.uploads.get(query.upload).columns()
             return columns_by_name(found, query.columns, None)
@@ -301,77 +269,67 @@ def _beside(service: Service, request: SearchRequest) -> Sequence[Column]:
 
 def graph_routes(service: Service) -> APIRouter:
     """Make the routes of the map: neighbours of a table, and paths between two."""
-    router = APIRouter(prefix="/graph", tags=["graph"])
+    router = Section(prefix="/graph", tags=["graph"])
 
-    @router.get("", responses=documented(Neighbourhood))
-    async def around(
+    @router.on_lake("", service.heavily)
+    def around(
+        opened: Opened,
         table: TableName = "",
         depth: Annotated[int, Query(ge=0, le=3)] = 1,
         min_joinability: Share = 0.5,
         limit: Annotated[int, Query(ge=1, le=300)] = 60,
-    ) -> Response:
+    ) -> Neighbourhood:
         """Return a table's neighbourhood, or an overview: tables as nodes, equi-joins as edges."""
+        if table:
+            opened.check_table(table)
+        return opened.lake.neighbourhood(
+            table, depth=depth, min_joinability=min_joinability, limit=limit
+        )
 
-        def work(opened: Opened) -> Neighbourhood:
-            if table:
-                opened.check_table(table)
-            return opened.lake.neighbourhood(
-                table, depth=depth, min_joinability=min_joinability, limit=limit
-            )
-
-        return answer(await service.heavily(work))
-
-    @router.get("/similar", responses=documented(SimilarJoins))
-    async def similar(
+    @router.on_lake("/similar", service.heavily)
+    def similar(
+        opened: Opened,
         table: TableName = "",
         min_joinability: Share = 0.5,
         limit: Annotated[int, Query(ge=1, le=300)] = 60,
-    ) -> Response:
+    ) -> SimilarJoins:
         """Find joins by meaning of a table, or of the tables of the overview."""
+        lake, tables = opened.lake, [table]
+        if table:
+            opened.check_table(table)
+        else:
+            around = lake.neighbourhood(min_joinability=min_joinability, limit=limit)
+            tables = [one.table for one in around.nodes]
+        columns = [
+            ColumnPlace(name, one.name)
+            for name in tables
+            for one in best_keys(list(column_facts(lake.index, name)))
+            if one.type == "text"
+        ]
 
-        def work(opened: Opened) -> SimilarJoins:
-            lake = opened.lake
-            if not table:
-                around = lake.neighbourhood(min_joinability=min_joinability, limit=limit)
-                tables = [one.table for one in around.nodes]
-            else:
-                opened.check_table(table)
-                tables = [table]
-            columns = [
-                ColumnPlace(name, one.name)
-                for name in tables
-                for one in best_keys(list(column_facts(lake.index, name)))
-                if one.type == "text"
-            ]
+        def search(place: ColumnPlace) -> Results:
+            return lake.search(
+                lake.column(place.table, place.column),
+                _SIMILAR_HITS,
+                join="semantic",
+                min_joinability=min_joinability,
+                settings=SearchSettings(matches=0),
+            )
 
-            def search(place: ColumnPlace) -> Results:
-                return lake.search(
-                    lake.column(place.table, place.column),
-                    _SIMILAR_HITS,
-                    join="semantic",
-                    min_joinability=min_joinability,
-                    settings=SearchSettings(matches=0),
-                )
+        edges = similar_joins(search, columns[:_SIMILAR])
+        return SimilarJoins(edges, len(columns) > _SIMILAR)
 
-            edges = similar_joins(search, columns[:_SIMILAR])
-            return SimilarJoins(edges, len(columns) > _SIMILAR)
-
-        return answer(await service.heavily(work))
-
-    @router.get("/paths", responses=documented(JoinPaths))
-    async def between(
+    @router.on_lake("/paths", service.heavily)
+    def between(
+        opened: Opened,
         start: Annotated[str, Query(alias="from", max_length=20_000)],
         end: Annotated[str, Query(alias="to", max_length=20_000)],
         min_joinability: Share = 0.5,
         longest: Annotated[int, Query(ge=1, le=6)] = 4,
-    ) -> Response:
+    ) -> JoinPaths:
         """Find chains of joins from one table to another, likeliest first."""
-
-        def work(opened: Opened) -> JoinPaths:
-            opened.check_table(start)
-            opened.check_table(end)
-            return opened.lake.paths(start, end, min_joinability=min_joinability, longest=longest)
-
-        return answer(await service.heavily(work))
+        opened.check_table(start)
+        opened.check_table(end)
+        return opened.lake.paths(start, end, min_joinability=min_joinability, longest=longest)
 
     return router

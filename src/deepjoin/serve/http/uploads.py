@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +37,7 @@ from deepjoin.read.sql import duckdb_scan, literal
 from deepjoin.serve.http.answers import (
     TABLE_FILES,
     Neutralise,
+    Section,
     TableFormat,
     answer,
     check_format,
@@ -296,7 +297,7 @@ _BODY: dict[str, Any] = {
 
 def upload_routes(service: Service) -> APIRouter:
     """Make the routes."""
-    router = APIRouter(prefix="/uploads", tags=["uploads"])
+    router = Section(prefix="/uploads", tags=["uploads"])
     uploads = service.uploads
 
     @router.post("", responses=documented(UploadDescription), openapi_extra=_BODY)
@@ -312,19 +313,15 @@ def upload_routes(service: Service) -> APIRouter:
             uploads.discard(received.token)
             raise
 
-    @router.post("/values", responses=documented(UploadDescription))
-    async def values(pasted: PastedValues) -> Response:
+    @router.on_lake("/values", service.heavily, "POST")
+    def values(_: object, pasted: PastedValues) -> UploadDescription:
         """Upload values as a table of one column."""
+        return uploads.describe(uploads.of_values(pasted.values, pasted.name.strip()))
 
-        def work(_: object) -> UploadDescription:
-            return uploads.describe(uploads.of_values(pasted.values, pasted.name.strip()))
-
-        return answer(await service.heavily(work))
-
-    @router.get("/{token}", responses=documented(UploadDescription))
-    async def detail(token: Token) -> Response:
+    @router.on_lake("/{token}", service.quickly)
+    def detail(_: object, token: Token) -> UploadDescription:
         """Describe an upload again."""
-        return answer(await service.quickly(lambda _: uploads.detail(token)))
+        return cast(UploadDescription, uploads.detail(token))
 
     @router.get("/{token}/download", responses=TABLE_FILES, response_class=StreamingResponse)
     async def download(

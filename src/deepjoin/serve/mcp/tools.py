@@ -16,8 +16,6 @@ from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
 from deepjoin.read.frames import (
     as_column,
-    columns_by_name,
-    read_columns,
     read_rows,
     table_of_columns,
 )
@@ -54,7 +52,7 @@ from deepjoin.serve.mcp.arguments import (
     TableArguments,
 )
 from deepjoin.serve.saving import JoinLimits, save_join
-from deepjoin.settings import JoinSettings, SearchSettings
+from deepjoin.settings import JoinSettings, SearchSettings, fields_of
 from deepjoin.show.text import cardinality_words, count, generic_words, one_line
 from deepjoin.show.wording import in_tool_arguments
 from deepjoin.store.directory import SAMPLES, column_facts, column_values
@@ -109,17 +107,9 @@ class AgentSession:
 
     def queries(self, args: QueryArguments) -> list[Column]:
         """Find the query column, or all columns of a table that can be searched with."""
-        if isinstance(args.column, list) and args.table is not None and args.values is None:
-            own = self.lake.index.full_name(args.table)
-            found = read_columns(self.lake.index.origin(own).table())
-            return columns_by_name(found, args.column, own)
-        if args.table is None or args.column is not None or args.values is not None:
+        if args.table is None or isinstance(args.column, str) or args.values is not None:
             return [self.query(args)]
-        table = self.lake.index.full_name(args.table)
-        names = self.lake.index.indexed_columns(table)
-        if not names:
-            raise DeepJoinError(f"No column of {table} is indexed: see describe_table.")
-        return [self.lake.column(table, name) for name in names]
+        return self._current.opened.columns(self.lake.index.full_name(args.table), args.column)
 
     def lake_info(self, args: InfoArguments) -> LakeAnswer:
         """Describe the lake."""
@@ -435,28 +425,17 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         if number > listed:
             cutter.note(f"at most {cells} {what} cells a hit are listed")
     semantic = hit.semantic
-    return HitAnswer(
-        rank=hit.rank,
-        table=hit.table,
-        column=hit.column,
-        columns=hit.columns,
-        type=hit.type,
-        joinability=hit.joinability,
-        query_size=hit.query_size,
-        target_size=hit.target_size,
-        equal=_coverage(hit.equi),
-        equal_or_similar=None if semantic is None else _coverage(semantic),
-        cardinality=hit.cardinality,
-        rows_meet=cardinality_words(hit.cardinality),
-        warning=generic_words(hit.generic),
-        found_by=hit.found_by,
-        programs=[program.text for program in hit.programs],
-        matches=hit.matches,
-        unmatched=hit.unmatched,
-        brings=cutter.some(hit.brings.columns, _BROUGHT, "new columns"),
-        also=[one.column for one in cutter.some(hit.also, _ALSO, "other columns")],
-        suggested_join="equi" if semantic is None else hit.join,
-    )
+    changed = {
+        "equal": _coverage(hit.equi),
+        "equal_or_similar": None if semantic is None else _coverage(semantic),
+        "rows_meet": cardinality_words(hit.cardinality),
+        "warning": generic_words(hit.generic),
+        "programs": [program.text for program in hit.programs],
+        "brings": cutter.some(hit.brings.columns, _BROUGHT, "new columns"),
+        "also": [one.column for one in cutter.some(hit.also, _ALSO, "other columns")],
+        "suggested_join": "equi" if semantic is None else hit.join,
+    }
+    return HitAnswer(**fields_of(HitAnswer, hit) | changed)
 
 
 def _coverage(evidence: EquiEvidence | SemanticEvidence) -> ToolCoverage:
@@ -466,20 +445,8 @@ def _coverage(evidence: EquiEvidence | SemanticEvidence) -> ToolCoverage:
 def _counts(plan: JoinPlan, cutter: Cutter) -> JoinCounts:
     facts = plan.facts
     renamed = cutter.some(facts.renamed.items(), _JOINED, "renamed columns")
-    return JoinCounts(
-        join=facts.join,
-        left_rows=facts.left_rows,
-        matched_left_rows=facts.matched_left_rows,
-        left_keys=facts.left_keys,
-        matched_keys=facts.matched_keys,
-        result_rows=facts.result_rows,
-        cardinality=facts.cardinality,
-        most_rows_for_one_key=facts.max_fan_out,
-        ambiguous_left_rows=facts.ambiguous_left_rows,
-        several_left_rows=facts.several_left_rows,
-        several=facts.several,
-        renamed=dict(renamed),
-    )
+    changed = {"most_rows_for_one_key": facts.max_fan_out, "renamed": dict(renamed)}
+    return JoinCounts(**fields_of(JoinCounts, facts) | changed)
 
 
 def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
