@@ -24,6 +24,7 @@ LOCAL = {"host": "127.0.0.1"}
 PATHS = {
     *("/api/search", "/api/search/stream", "/api/lake", "/api/tables", "/api/find", "/api/table"),
     *("/api/uploads", "/api/uploads/values", "/api/uploads/{token}"),
+    "/api/uploads/{token}/download",
     *("/api/join/preview", "/api/join/download", "/api/join/save", "/api/join/keep"),
     *("/api/graph", "/api/graph/similar", "/api/graph/paths", "/healthz", "/metrics"),
     *("/api/relations", "/api/feedback", "/api/join/path"),
@@ -116,6 +117,7 @@ def test_reading_that_succeeds_is_as_the_document_says(served: Served) -> None:
         ("/api/find", "GET", {"query": {"text": "1X"}}),
         ("/api/graph", "GET", {"query": {"table": "a.csv", "depth": 2}}),
         ("/api/graph/paths", "GET", {"query": {"from": "a.csv", "to": "b <script>.csv"}}),
+        ("/api/uploads/{token}/download", "GET", {"path_parameters": {"token": upload}}),
         ("/api/uploads/{token}", "GET", {"path_parameters": {"token": upload}}),
         ("/api/search", "POST", {"body": {"query": query, "group": "tables"}}),
         ("/api/search", "POST", {"body": {"query": query, "method": "exact-equi"}}),
