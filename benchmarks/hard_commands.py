@@ -88,7 +88,10 @@ class Commands(Kind):
             "graph": ["graph", index, "--rebuild", "-o", str(lake / "edges.csv")],
             "relations": ["relations", index, "--check", "-o", str(lake / "relations.json")],
             "enrich": ["enrich", index, str(lake / "data" / "t0.csv"), "--target", "id"],
-            "match": ["match", more, str(lake / "data" / "t2.csv"), "-o", str(lake / "pairs.csv")],
+            "match": [
+                *("match", more, str(lake / "data" / "t2.csv"), "-c", "person"),
+                *("-o", str(lake / "pairs.csv")),
+            ],
             "evaluate": ["evaluate", str(lake / "corpus"), "--cache", str(lake / "cache")],
             "train": ["train", data, "-o", str(lake / "model"), "--steps", "3", "--batch", "4"],
             "serve": ["serve", index, "--port", "0", "--workers", "1"],
