@@ -97,6 +97,12 @@ class Commands(Kind):
                 *("-o", str(lake / "joined.csv")),
             ],
             "graph": ["graph", index, "--rebuild", "-o", str(lake / "edges.csv")],
+            "relations": ["relations", index, "--check", "-o", str(lake / "relations.json")],
+            "enrich": ["enrich", index, str(lake / "data" / "t0.csv"), "--target", "id"],
+            "match": [
+                *("match", more, str(lake / "data" / "t2.csv"), "-c", "person"),
+                *("-o", str(lake / "pairs.csv")),
+            ],
             "evaluate": ["evaluate", str(lake / "corpus"), "--cache", str(lake / "cache")],
             "train": ["train", data, "-o", str(lake / "model"), "--steps", "3", "--batch", "4"],
             "serve": ["serve", index, "--port", "0", "--workers", "1"],
@@ -134,7 +140,8 @@ class Signals(Commands):
     def make(self, random: Random) -> Case:
         """Choose a command, a signal and a moment."""
         names = ("index", "encode", "refresh", "rebuild", "add", "remove", "compact", "check")
-        command = random.choice((*names, "search", "join", "graph", "evaluate", "train", "serve"))
+        more = ("relations", "enrich", "match", "evaluate", "train", "serve")
+        command = random.choice((*names, "search", "join", "graph", *more))
         seconds = random.uniform(0, _SIGNALLED_WITHIN.get(command, 3.0))
         return {"command": command, "signal": random.choice((2, 15)), "seconds": round(seconds, 3)}
 
@@ -201,7 +208,8 @@ class Limits(Commands):
             "disk": lambda: random.randint(1, 24),
         }[limit]()
         some = ("index", "encode", "rebuild", "add", "compact", "check", "search", "join", "graph")
-        command = random.choice(some if limit != "disk" else some[:5])
+        others = ("relations", "enrich", "match")
+        command = random.choice(some[:5] if limit == "disk" else (*some, *others))
         return {"command": command, "limit": limit, "amount": amount}
 
     def run(self, case: Case, place: Path) -> None:

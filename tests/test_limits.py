@@ -16,6 +16,7 @@ from deepjoin.errors import ResourceLimit, resource_limit
 from deepjoin.joining import session
 
 FILES = "Too few file descriptors: close programs, or raise the limit, e.g. ulimit -n 1024."
+FULL = "The disk that is written to is full: free some space on it."
 MEMORY = "Not enough memory: free some, or raise the limit of this process (ulimit -v)."
 needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
 
@@ -27,6 +28,7 @@ needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="
         (OSError(errno.ENFILE, "Too many open files in system"), FILES),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), MEMORY),
         (MemoryError(), MEMORY),
+        (OSError(errno.ENOSPC, "No space left on device"), FULL),
         (RuntimeError("can't start new thread"), MEMORY),
         (TypeError("Got unexpected argument type <class 'str'> for compute function"), MEMORY),
         (OSError(errno.ENOENT, "No such file"), None),
@@ -86,6 +88,17 @@ def test_one_line_says_which_limit(command: str, limit: str, said: str, lake_fol
     assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert "damaged" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("command", ["info", "search", "--help"])
+def test_an_output_that_does_not_fit_is_one_line(command: str, lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    more = ["--values", "France,Peru"] if command == "search" else []
+    words = [sys.executable, "-m", "deepjoin", command, str(lake_folder), *more]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, f"deepjoin: {FULL}\n")
 
 
 @needs_ulimit

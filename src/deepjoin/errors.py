@@ -84,6 +84,8 @@ def resource_limit(error: BaseException) -> ResourceLimit | None:
         return ResourceLimit(
             "Too few file descriptors: close programs, or raise the limit, e.g. ulimit -n 1024."
         )
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceLimit("The disk that is written to is full: free some space on it.")
     no_memory = _NO_MEMORY.search(str(error))
     if isinstance(error, MemoryError) or number == errno.ENOMEM or no_memory:
         return ResourceLimit(

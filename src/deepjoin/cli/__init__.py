@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return _run(arguments)
+            return interrupts.finish(_run(arguments))
         except Exception as error:
             # Some libraries turn the interruption into an error of theirs.
             if interrupts.is_raised:
