@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument
 from deepjoin.cli.output import described_vectors, human_size, left_out_lines, print_json
-from deepjoin.show.text import Screen, printable, render_entry
+from deepjoin.show.text import Screen, printable, render_entry, some
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -51,10 +51,8 @@ def run(options: argparse.Namespace) -> None:
         lines.append(f"encoded: {described_vectors(lake)}")
         for source in info["sources"]:
             lines.append(f"source: {source['kind']} {source.get('url') or source.get('root', '')}")
-        removed = info["excluded"]
-        if removed:
-            more = f" and {len(removed) - _NAMED:,} more" if len(removed) > _NAMED else ""
-            lines.append(f"removed: {', '.join(removed[:_NAMED])}{more}")
+        if info["excluded"]:
+            lines.append(f"removed: {some(info['excluded'], _NAMED)}")
         lines += left_out_lines(lake, named=1000)
         lines += [f"repaired: {note['table']}: {note['note']}" for note in info["notes"]]
         print("\n".join(map(printable, lines)))

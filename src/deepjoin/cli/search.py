@@ -25,7 +25,7 @@ from deepjoin.cli.arguments import (
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
 from deepjoin.progress import Progress, no_progress
-from deepjoin.show.text import Screen, aligned, one_line, printable, render_table
+from deepjoin.show.text import Screen, aligned, one_line, printable, render_table, some
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -231,10 +231,10 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         print(render_table(best, screen))
         hit: Hit = best.hits[0]
         if hit.unmatched:
-            lacking = _some(hit.unmatched, hit.query_size - hit.matched, 5)
+            lacking = some(list(map(one_line, hit.unmatched)), 5, hit.query_size - hit.matched)
             print("\n" + screen.wrap(printable(f"not in {hit.table}: {lacking}")))
         if hit.brings.columns:
-            brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
+            brought = some(list(map(one_line, hit.brings.columns)), 12)
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
         for hit in best.hits:
             for program in hit.programs:
@@ -262,10 +262,3 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
                 row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
             rows.append((one.query["column"], *row))
         print(aligned(rows, screen))
-
-
-def _some(texts: Sequence[str], total: int, named: int) -> str:
-    """List the first texts, and count the others."""
-    first = [one_line(text) for text in texts[:named]]
-    more = total - len(first)
-    return ", ".join(first) + (f" and {more:,} more" if more else "")

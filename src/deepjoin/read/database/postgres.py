@@ -27,6 +27,7 @@ from deepjoin.read.database.relation import (
 )
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
+from deepjoin.show.text import count, some
 
 #: Dates and numbers in one notation, rows always in the order in which they are stored, and names
 #: that mean the server's own functions and operators: with the usual search_path, any role that may
@@ -183,11 +184,9 @@ class PostgresDatabase(Database):
             )
         views = [relation.name for relation in relations if relation.is_view]
         if views:
-            listed = ", ".join(views[:3]) + (f" and {len(views) - 3:,} more" if views[3:] else "")
             found.append(
-                f"{self.place} has {len(views):,} {'view' if len(views) == 1 else 'views'} "
-                f"({listed}); reading them runs the functions they call. Leave out with `exclude` "
-                "what you do not trust."
+                f"{self.place} has {count(len(views), 'view')} ({some(views, 3)}); reading them "
+                "runs the functions they call. Leave out with `exclude` what you do not trust."
             )
         return found
 
