@@ -193,9 +193,8 @@ def _not_used(found: Mapping[str, Any]) -> str:
         f"{_text(one['reason'], _TITLE)}</li>"
         for one in found["rejected"][:_LINES]
     )
-    told = count(len(found["rejected"]), "join")
     return (
-        f'<details class="dj-card"><summary>{told} or columns not used</summary>'
+        f'<details class="dj-card"><summary>Joins and columns not used: {len(found["rejected"]):,}</summary>'
         f'<div class="dj-body"><ul>{lines}</ul></div></details>'
     )
 
