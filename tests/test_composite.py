@@ -442,7 +442,7 @@ def test_wrong_options_are_refused(
 
 def test_a_key_needs_a_table(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "search", str(lake.path), "--values", "a,b", "-c", "x", "-c", "y")
-    assert "Nothing to search with: name a file, a table of the lake, or - for" in answer.err
+    assert "Nothing to search with: name a file, a table of the lake, - for" in answer.err
 
 
 @pytest.mark.slow

@@ -31,7 +31,6 @@ from deepjoin.read.database import (
     DatabaseSource,
     duckdb_file,
     is_database,
-    open_database,
     reopen,
     shown,
     sqlite,
@@ -143,7 +142,7 @@ def test_patterns_choose_tables(
     names: list[str],
 ) -> None:
     url, _, prefix = shop
-    source = open_database(url, Settings(include=include, exclude=exclude))
+    source = DatabaseSource(url, Settings(include=include, exclude=exclude))
     assert [table.name for table in source.tables()] == [prefix + name for name in names]
 
 
@@ -157,13 +156,13 @@ def test_only_the_first_rows_are_read_where_a_sample_is_asked_for(
     shop: tuple[str, Execute, str],
 ) -> None:
     url, _, prefix = shop
-    source = DatabaseSource(url, sample_rows=2)
+    source = DatabaseSource(url, Settings(sample_rows=2))
     reading = listed(source, f"{prefix}orders").open()
     assert [row["id"] for batch in reading for row in batch.to_pylist()] == [1, 2]
     assert len(reading.notes) == 1
     assert reading.notes[0].startswith("Only the first 2 rows")
     assert len(rows(source.table(f"{prefix}orders"))) == 3
-    whole = listed(DatabaseSource(url, sample_rows=3), f"{prefix}orders").open()
+    whole = listed(DatabaseSource(url, Settings(sample_rows=3)), f"{prefix}orders").open()
     assert sum(batch.num_rows for batch in whole) == 3
     assert whole.notes == []
 
@@ -240,7 +239,7 @@ def test_views_have_no_stamp(tmp_path: Path) -> None:
 
 def test_a_version_query_replaces_the_stamp(shop: tuple[str, Execute, str]) -> None:
     url, execute, prefix = shop
-    source = DatabaseSource(url, version_query="SELECT max(total), count(*) FROM {table}")
+    source = DatabaseSource(url, Settings(version_query="SELECT max(total), count(*) FROM {table}"))
     before = stamps(source)
     orders = {item.name: item for item in source.items()}[f"{prefix}orders"]
     assert "(4.0, 3)" in orders.stamp
@@ -252,7 +251,7 @@ def test_a_version_query_replaces_the_stamp(shop: tuple[str, Execute, str]) -> N
 
 def test_a_version_query_that_fails_is_noted(shop: tuple[str, Execute, str]) -> None:
     url, _, prefix = shop
-    source = DatabaseSource(url, version_query="SELECT max(total) FROM {table}")
+    source = DatabaseSource(url, Settings(version_query="SELECT max(total) FROM {table}"))
     items = {item.name: item for item in source.items()}
     own = stamps(DatabaseSource(url))
     assert items[f"{prefix}empties"].stamp == own[f"{prefix}empties"]
@@ -304,7 +303,7 @@ def test_nothing_is_ever_written(shop: tuple[str, Execute, str], statement: str)
 )
 def test_version_queries_read(query: str, shop: tuple[str, Execute, str]) -> None:
     with pytest.raises(DeepJoinError, match="it must be one SELECT that writes nothing, such as"):
-        open_database(shop[0], Settings(version_query=query))
+        DatabaseSource(shop[0], Settings(version_query=query))
 
 
 @pytest.mark.parametrize(
@@ -349,12 +348,12 @@ def test_describe_and_reopen_follow_the_index_folder(
 ) -> None:
     url, _, prefix = shop
     index = tmp_path / "deep" / "index"
-    described = DatabaseSource(url, version_query="SELECT 1").describe(index)
+    described = DatabaseSource(url, Settings(version_query="SELECT 1")).describe(index)
     assert set(described) == {"kind", "url"}
     assert described["kind"] == "database"
     assert described["url"].endswith(":///../../shop 100%.db")
     again = reopen(described, index, Settings(sample_rows=1, version_query="SELECT 1"))
-    assert again.version_query == "SELECT 1"
+    assert again.settings.version_query == "SELECT 1"
     assert len(rows(listed(again, f"{prefix}orders"))) == 1
 
 
@@ -762,7 +761,7 @@ def test_names_may_have_a_prefix(
 ) -> None:
     url, _, schema = shop
     before = {"db2": "db2.", "a.b": '"a.b".'}[prefix] + schema
-    source = DatabaseSource(url, exclude=["empties", f"{before}big*"], prefix=prefix)
+    source = DatabaseSource(url, Settings(exclude=("empties", f"{before}big*")), prefix)
     assert [item.name for item in source.items()] == [f"{before}orders"]
     described = source.describe(tmp_path)
     assert described["prefix"] == prefix
@@ -793,7 +792,7 @@ def test_a_join_in_the_database_knows_tables_by_their_prefix(tmp_path: Path) -> 
 
 def test_patterns_that_leave_nothing_are_told(shop: tuple[str, Execute, str]) -> None:
     url, *_ = shop
-    source = DatabaseSource(url, include=["*.csv"])
+    source = DatabaseSource(url, Settings(include=("*.csv",)))
     assert not list(source.tables())
     reason = "the patterns to include and exclude leave out all 3 tables"
     assert source.skipped == [Skipped(source.database.place, reason)]
@@ -806,7 +805,7 @@ def test_a_database_without_tables_has_no_items(kind: str, tmp_path: Path) -> No
     path = tmp_path / "none.db"
     run = run_duckdb if kind == "duckdb" else run_sqlite
     run(path, "CREATE TABLE t (x INTEGER)", "DROP TABLE t")
-    assert not list(DatabaseSource(str(path), include=["x"]).items())
+    assert not list(DatabaseSource(str(path), Settings(include=("x",))).items())
 
 
 def test_the_key_of_a_file_is_not_shown(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def write_tables(kind: str, place: Path) -> FileSource:
     for number in range(3):
         (place / f"cities-{number}.csv").write_text("id,city\n1,Rome\n2,Lima\n")
     patterns = ["*.csv"] if kind == "files that are one table" else []
-    return FileSource([place], one_table=patterns)
+    return FileSource([place], Settings(one_table=tuple(patterns)))
 
 
 def sent_part(groups: list[workers.ItemGroup]) -> Generator[pa.Table]:

@@ -19,6 +19,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read.files import FileSource
 from deepjoin.read.folders import DELTA, ICEBERG, current_metadata, read_delta, read_iceberg
+from deepjoin.settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +108,7 @@ def test_patterns_meet_the_whole_table(folder: Path) -> None:
         ({"exclude": ["geo"]}, 0),
         ({"exclude": ["worldCities"]}, 0),
     ):
-        assert len(list(FileSource([lake], **settings).tables())) == count  # type: ignore[arg-type]
+        assert len(list(FileSource([lake], Settings(**settings)).tables())) == count  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kind", "write"), [(DELTA, write_delta), (ICEBERG, write_iceberg)])

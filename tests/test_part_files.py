@@ -13,6 +13,7 @@ import pytest
 from deepjoin.errors import UnknownName, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read.files import FileSource
+from deepjoin.settings import Settings
 
 CSV = "city,people\nParis,2\n"
 
@@ -60,7 +61,9 @@ def test_groups_are_tables(lake: Path) -> None:
         {"id": 2022, "year": "2021"},
         {"id": 7, "year": "2021"},
     ]
-    assert listed(FileSource([lake], parts="never"))[1] == "events/year=2020/part-0.parquet"
+    assert (
+        listed(FileSource([lake], Settings(parts="never")))[1] == "events/year=2020/part-0.parquet"
+    )
 
 
 def test_a_group_has_no_path(lake: Path) -> None:
@@ -73,7 +76,9 @@ def test_a_group_has_no_path(lake: Path) -> None:
 
 
 def test_one_table_forces_and_names(lake: Path) -> None:
-    source = FileSource([lake], one_table=["sales", "geo/townLog/part-*.csv"], parts="never")
+    source = FileSource(
+        [lake], Settings(one_table=("sales", "geo/townLog/part-*.csv"), parts="never")
+    )
     names = listed(source)
     assert names[-1] == "sales"
     assert "geo/townLog/part-*.csv" in names
@@ -169,8 +174,10 @@ def test_groups_can_be_sent_to_another_process(lake: Path) -> None:
 
 
 def test_groups_obey_include_exclude_and_patterns(lake: Path) -> None:
-    assert listed(FileSource([lake], exclude=["year=2020"]))[1] == "events"
-    assert len(rows(FileSource([lake], exclude=["year=2020"]).table("events").open())) == 4
-    assert listed(FileSource([lake], include=["*.parquet"])) == ["events"]
+    assert listed(FileSource([lake], Settings(exclude=("year=2020",))))[1] == "events"
+    assert (
+        len(rows(FileSource([lake], Settings(exclude=("year=2020",))).table("events").open())) == 4
+    )
+    assert listed(FileSource([lake], Settings(include=("*.parquet",)))) == ["events"]
     assert listed(FileSource([str(lake / "geo" / "*" / "*.csv")])) == ["townLog"]
     assert listed(FileSource([lake / "geo", lake / "cities.csv"])) == ["cities.csv", "geo/townLog"]

@@ -128,7 +128,7 @@ def test_tables_views_and_comments_are_listed_and_partitions_are_not(postgres_ur
     assert rows(source.table("public.v")) == [{"x": 7}]
     with pytest.raises(UnreadableTable, match="public.no_columns has no column that can be read"):
         rows(source.table("public.no_columns"))
-    only = DatabaseSource(postgres_uri, include=["Geo data"])
+    only = DatabaseSource(postgres_uri, Settings(include=("Geo data",)))
     assert list(only.relations()) == ["Geo data.cities"]
 
 
@@ -141,7 +141,7 @@ def test_odd_names_survive(postgres_uri: str, name: str) -> None:
         f"CREATE TABLE {quoted}.{quoted} ({quoted} int)",
         f"INSERT INTO {quoted}.{quoted} VALUES (7)",
     )
-    source = DatabaseSource(postgres_uri, version_query="SELECT count(*) FROM {table}")
+    source = DatabaseSource(postgres_uri, Settings(version_query="SELECT count(*) FROM {table}"))
     (item,) = source.items()
     assert "[(1,)]" in item.stamp
     assert rows(source.table(item.name)) == [{name: 7}]
@@ -189,7 +189,9 @@ def test_a_version_query_that_fails_for_one_table_serves_the_others(postgres_uri
         "CREATE TABLE a AS SELECT 1 AS x",
         "CREATE TABLE b AS SELECT timestamp '2020-01-05' AS updated_at",
     )
-    source = DatabaseSource(postgres_uri, version_query="SELECT max(updated_at) FROM {table}")
+    source = DatabaseSource(
+        postgres_uri, Settings(version_query="SELECT max(updated_at) FROM {table}")
+    )
     items = {item.name: item for item in source.items()}
     assert "2020, 1, 5" in items["public.b"].stamp
     assert items["public.a"].digest is not None
@@ -297,7 +299,7 @@ def test_superusers_and_code_of_others_are_warned_of(postgres_uri: str) -> None:
     said: list[str] = []
     list_items({0: source}, Settings(), said.append)
     assert said == [f"warning: {text}" for text in source.warnings]
-    quiet = DatabaseSource(postgres_uri, exclude=["public.v"])
+    quiet = DatabaseSource(postgres_uri, Settings(exclude=("public.v",)))
     list(quiet.items())
     assert len(quiet.warnings) == 1
 
@@ -339,7 +341,7 @@ def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:
     execute(
         postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 50000) AS x", "ANALYZE big"
     )
-    source = DatabaseSource(postgres_uri, sample_rows=1000)
+    source = DatabaseSource(postgres_uri, Settings(sample_rows=1000))
     readings = [next(source.tables()).open() for _ in range(2)]
     first, second = (
         [row for batch in reading for row in batch.to_pylist()] for reading in readings

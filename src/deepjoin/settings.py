@@ -74,6 +74,8 @@ class Settings:
             raise DeepJoinError(f"`min_distinct` is {self.min_distinct}; it must be at least 1.")
 
 
+#: What is indexed unless the user says otherwise.
+DEFAULTS = Settings()
 #: Fields of `Vectors` that say how columns become texts.
 TEXT_FIELDS = ("pattern", "tokens", "sampling", "unit")
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from deepjoin.arrays import Float, Half, Int, Marks, load_strings
+from deepjoin.arrays import Float, Half, Int, load_strings
 from deepjoin.checking.vectors import ABOUT
 from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.columns.encoder import ColumnEncoder
@@ -121,7 +121,10 @@ class VectorContents:
         found, encoder = ColumnVectors.open(segment.folder, "columns"), self._columns
         if found is None or encoder is None:
             return
-        some = _spread(np.flatnonzero(_live(segment) & ~unknown(found.rows)), _COLUMNS)
+        encoded = ~unknown(found.rows)
+        if segment.dead is not None:
+            encoded &= ~segment.dead
+        some = _spread(np.flatnonzero(encoded), _COLUMNS)
         same = found.about.dimension == encoder.dimension and self._are(found, segment, some)
         if found.about.digest != encoder.digest:
             if same and len(some):
@@ -215,10 +218,6 @@ def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool
     for lost in (exact, merged):
         errors |= np.abs(stored.errors - lost) <= ERROR
     return bool(near[scales].all()), bool(scales.all()), bool(errors.all())
-
-
-def _live(segment: Segment) -> Marks:
-    return np.ones(segment.values.columns, bool) if segment.dead is None else ~segment.dead
 
 
 def _spread(numbers: Int, most: int) -> Int:

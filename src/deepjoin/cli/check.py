@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument, whole
 from deepjoin.cli.output import human_size, print_json, progress_bar, say
-from deepjoin.show.text import printable
+from deepjoin.show.text import count, printable, some
 
 SUMMARY = "look for damage in an index, and compare it with its tables"
 EPILOG = """\
@@ -51,19 +51,15 @@ def run(options: argparse.Namespace) -> int:
     for note in found.notes:
         say(note)
     if found.changed:
-        say(f"Changed since they were indexed: {_named(found.changed)}. Run: deepjoin index")
+        say(f"Changed since they were indexed: {some(found.changed, _NAMED)}. Run: deepjoin index")
     if found.unreachable:
-        say(f"Can no longer be opened: {_named([one.name for one in found.unreachable])}.")
+        names = [one.name for one in found.unreachable]
+        say(f"Can no longer be opened: {some(names, _NAMED)}.")
         for reason in dict.fromkeys(one.reason for one in found.unreachable[:_NAMED]):
             say(f"  {reason}")
-    problems = f"{len(found.problems):,} {'problem' if len(found.problems) == 1 else 'problems'}"
+    problems = "no damage" if found else count(len(found.problems), "problem")
     say(
-        f"{place}: {'no damage' if found else problems}; {found.files:,} files read "
+        f"{place}: {problems}; {found.files:,} files read "
         f"({human_size(found.bytes)}), {found.tables_compared:,} tables compared."
     )
     return 0 if found else 1
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument
 from deepjoin.cli.output import described_vectors, human_size, left_out_lines, print_json
-from deepjoin.show.text import Screen, printable, render_entry
-
-if TYPE_CHECKING:
-    from deepjoin.lake import Lake
+from deepjoin.show.text import Screen, printable, render_entry, some
 
 SUMMARY = "describe an index: what it holds, what was left out, and why"
 EPILOG = ""
@@ -33,7 +29,11 @@ def run(options: argparse.Namespace) -> None:
 
     lake = open_or_index(options.index)
     if options.table:
-        _print_table(lake, options.table, options.format)
+        entry = lake.table(lake.index.full_name(options.table))
+        if options.format == "json":
+            print_json(vars(entry) | {"columns": [vars(column) for column in entry.columns]})
+        else:
+            print(render_entry(entry, Screen.of(sys.stdout)))
     elif options.format == "json":
         print_json(lake.info())
     else:
@@ -51,19 +51,8 @@ def run(options: argparse.Namespace) -> None:
         lines.append(f"encoded: {described_vectors(lake)}")
         for source in info["sources"]:
             lines.append(f"source: {source['kind']} {source.get('url') or source.get('root', '')}")
-        removed = info["excluded"]
-        if removed:
-            more = f" and {len(removed) - _NAMED:,} more" if len(removed) > _NAMED else ""
-            lines.append(f"removed: {', '.join(removed[:_NAMED])}{more}")
+        if info["excluded"]:
+            lines.append(f"removed: {some(info['excluded'], _NAMED)}")
         lines += left_out_lines(lake, named=1000)
         lines += [f"repaired: {note['table']}: {note['note']}" for note in info["notes"]]
         print("\n".join(map(printable, lines)))
-
-
-def _print_table(lake: Lake, name: str, form: str) -> None:
-    entry = lake.table(lake.index.full_name(name))
-    if form == "json":
-        columns = [vars(column) for column in entry.columns]
-        print_json(vars(entry) | {"columns": columns})
-        return
-    print(render_entry(entry, Screen.of(sys.stdout)))

@@ -25,6 +25,7 @@ from deepjoin.lake import Lake, open_lake
 from deepjoin.progress import Progress
 from deepjoin.read.database import is_database, shown
 from deepjoin.settings import BuildSettings
+from deepjoin.show.text import count
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.remote import is_remote
 
@@ -184,9 +185,8 @@ def index_with_progress(
         changes = [f"{count:,} {what}" for what, count in counts.items() if count]
         say(f"Found {', '.join(changes)}.")
     say(
-        f"Indexed {report.tables:,} {'table' if report.tables == 1 else 'tables'}: "
-        f"{report.columns:,} columns, {report.values:,} distinct "
-        f"values, {human_size(lake.info()['bytes'])} in {lake.location}."
+        f"Indexed {count(report.tables, 'table')}: {report.columns:,} columns, "
+        f"{report.values:,} distinct values, {human_size(lake.info()['bytes'])} in {lake.location}."
     )
     for text in left_out_lines(lake):
         say(text)

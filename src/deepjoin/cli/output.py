@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.progress import UNITS, Progress, no_progress
-from deepjoin.show.text import Screen, aligned, cut, one_line, printable, text_width
+from deepjoin.show.text import Screen, aligned, count, cut, one_line, printable, text_width
 from deepjoin.show.wording import in_options
 
 if TYPE_CHECKING:
@@ -66,10 +66,8 @@ def print_tables(what: str, names: Sequence[str], lake: Lake, form: str) -> None
     else:
         for name in names:
             print(printable(name))
-    say(
-        f"{what} {len(names):,} {'table' if len(names) == 1 else 'tables'}; "
-        f"{lake.location} now has {lake.report.tables:,}."
-    )
+    counted = count(len(names), "table")
+    say(f"{what} {counted}; {lake.location} now has {lake.report.tables:,}.")
 
 
 def print_records(records: Sequence[dict[str, Any]], names: Sequence[str], form: str) -> None:

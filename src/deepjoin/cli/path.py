@@ -12,7 +12,6 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import printable
 
 if TYPE_CHECKING:
-    from deepjoin.joining.chain import JoinChain
     from deepjoin.model import JoinPaths
 
 SUMMARY = "find how two tables join through others, and run it as one join"
@@ -74,17 +73,12 @@ def run(options: argparse.Namespace) -> None:
             say(f"warning: {warning}")
         if options.joined is None:
             print(chain.sql)
+        elif options.out:
+            say(f"{chain.write(Path(options.out)):,} rows in {options.out}")
         else:
-            _run(chain, options)
-
-
-def _run(chain: JoinChain, options: argparse.Namespace) -> None:
-    if options.out:
-        say(f"{chain.write(Path(options.out)):,} rows in {options.out}")
-        return
-    first = chain.preview(_PREVIEW)
-    print_records(first.to_pylist(), first.column_names, options.format)
-    say(f"{chain.rows:,} rows result")
+            first = chain.preview(_PREVIEW)
+            print_records(first.to_pylist(), first.column_names, options.format)
+            say(f"{chain.rows:,} rows result")
 
 
 def _list(found: JoinPaths, options: argparse.Namespace) -> None:

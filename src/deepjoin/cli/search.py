@@ -25,7 +25,7 @@ from deepjoin.cli.arguments import (
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
 from deepjoin.progress import Progress, no_progress
-from deepjoin.show.text import Screen, aligned, one_line, printable, render_table
+from deepjoin.show.text import Screen, aligned, one_line, printable, render_table, some
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -162,13 +162,10 @@ def _shown_early(progress: Progress, options: argparse.Namespace) -> Callable[[R
 
 def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how to give one."""
-    from deepjoin.search.query import named_columns
+    from deepjoin.search.query import key_columns, named_columns
 
-    query, chosen = options.query, options.column
-    if chosen is not None and len(chosen) > 1:
-        return _key_columns(lake, query, chosen)
-    column = None if chosen is None else chosen[0]
-    if options.values is not None:
+    query, names = options.query, options.column or []
+    if options.values is not None and len(names) < 2:
         return [Column(options.values)]
     if query is None:
         raise DeepJoinError(
@@ -176,23 +173,10 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
             "or give --values 'a,b,c'."
         )
     if query == "-":
-        return _from_stdin(column)
-    return named_columns(lake.index, query, column)
-
-
-def _key_columns(lake: Lake, query: str | None, names: Sequence[str]) -> list[Column]:
-    """Find the columns of a key of several columns, whose cells must be those of the same rows."""
-    from deepjoin.read.frames import columns_by_name
-    from deepjoin.search.query import key_columns
-
-    if query is None:
-        raise DeepJoinError(
-            "Nothing to search with: name a file, a table of the lake, or - for a table on stdin."
-        )
-    if query != "-":
+        return _from_stdin(names)
+    if len(names) > 1:
         return key_columns(lake.index, query, names)
-    named = columns_by_name(_from_stdin(names[0], every=True), names, query)
-    return [replace(column, table=None) for column in named]
+    return named_columns(lake.index, query, names[0] if names else None)
 
 
 def _beside(options: argparse.Namespace) -> Sequence[Column]:
@@ -214,14 +198,14 @@ def _named(results: Results) -> str:
     return ", ".join(names)
 
 
-def _from_stdin(column: str | None, *, every: bool = False) -> list[Column]:
-    """Read one value a line; with -c, read a table, and ``every`` column of it."""
+def _from_stdin(names: Sequence[str]) -> list[Column]:
+    """Read one value a line; with names, a table and these columns of it."""
     from deepjoin.files import TemporaryFolder
     from deepjoin.read.encoding import encoding_of
-    from deepjoin.read.frames import file_table, read_columns
+    from deepjoin.read.frames import columns_by_name, file_table, read_columns
 
     content = sys.stdin.buffer.read()
-    if column is None:
+    if not names:
         lines = content.decode(encoding_of(content), "replace").splitlines()
         if not any(line.strip() for line in lines):
             raise DeepJoinError("No values on stdin: pipe one value a line, or a table with -c.")
@@ -230,8 +214,10 @@ def _from_stdin(column: str | None, *, every: bool = False) -> list[Column]:
     with TemporaryFolder("deepjoin-search-") as folder:
         path = folder / "stdin.csv"
         path.write_bytes(content)
-        found = read_columns(file_table(path), None if every else column)
-        return [replace(one, table=None) for one in found]
+        if len(names) > 1:
+            return columns_by_name(read_columns(file_table(path)), names, None)
+        (found,) = read_columns(file_table(path), names[0])
+        return [replace(found, table=None)]
 
 
 def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> None:
@@ -245,10 +231,10 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         print(render_table(best, screen))
         hit: Hit = best.hits[0]
         if hit.unmatched:
-            lacking = _some(hit.unmatched, hit.query_size - hit.matched, 5)
+            lacking = some(list(map(one_line, hit.unmatched)), 5, hit.query_size - hit.matched)
             print("\n" + screen.wrap(printable(f"not in {hit.table}: {lacking}")))
         if hit.brings.columns:
-            brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
+            brought = some(list(map(one_line, hit.brings.columns)), 12)
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
         for hit in best.hits:
             for program in hit.programs:
@@ -276,10 +262,3 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
                 row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
             rows.append((one.query["column"], *row))
         print(aligned(rows, screen))
-
-
-def _some(texts: Sequence[str], total: int, named: int) -> str:
-    """List the first texts, and count the others."""
-    first = [one_line(text) for text in texts[:named]]
-    more = total - len(first)
-    return ", ".join(first) + (f" and {more:,} more" if more else "")

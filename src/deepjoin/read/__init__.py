@@ -123,12 +123,7 @@ def _open_locations(
     for text in files:
         sources += _databases_in(_path(text), settings, skip_dirs)
     if files:
-        found = FileSource(
-            *(files, settings.include, settings.exclude, skip_dirs),
-            parts=settings.parts,
-            one_table=settings.one_table,
-        )
-        sources.insert(0, found)
+        sources.insert(0, FileSource(files, settings, skip_dirs))
     return sources
 
 
@@ -136,7 +131,7 @@ def _databases_in(
     folder: Path, settings: Settings, skip_dirs: Iterable[Location]
 ) -> Iterator[Source]:
     """Open the database files below a folder, each a source with a name of its own."""
-    from deepjoin.read.database import open_database
+    from deepjoin.read.database import DatabaseSource
     from deepjoin.read.database.url import is_readable_file
     from deepjoin.read.walk import is_wanted, walk
 
@@ -153,7 +148,7 @@ def _databases_in(
         if status is None or not isinstance(status, os.stat_result):
             continue
         if is_wanted(Path(name).as_posix(), (), settings.exclude) and is_readable_file(Path(path)):
-            yield open_database(path, settings, Path(name).with_suffix("").as_posix())
+            yield DatabaseSource(path, settings, Path(name).with_suffix("").as_posix())
 
 
 def _open_service(location: str, settings: Settings) -> Source | None:
@@ -164,16 +159,12 @@ def _open_service(location: str, settings: Settings) -> Source | None:
     from deepjoin.read import database
 
     if database.is_database(location):
-        return database.open_database(location, settings)
+        return database.DatabaseSource(location, settings)
     if not is_url:
         return None
     from deepjoin.read.bucket import BucketSource
 
-    return BucketSource(
-        *(location, settings.include, settings.exclude),
-        parts=settings.parts,
-        one_table=settings.one_table,
-    )
+    return BucketSource(location, settings)
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> Source | None:

@@ -40,7 +40,7 @@ from deepjoin.read.source import (
     without_sheets,
 )
 from deepjoin.read.walk import MANIFEST, covers, is_hidden, is_index_manifest, is_wanted
-from deepjoin.settings import Settings
+from deepjoin.settings import DEFAULTS, Settings
 
 #: Bytes that show the header of a file, or whether JSON holds rows.
 _HEAD = 1 << 18
@@ -61,17 +61,8 @@ class BucketSource(Source):
     kind = "bucket"
     is_portable = True
 
-    def __init__(
-        self,
-        url: str,
-        include: Iterable[str] = (),
-        exclude: Iterable[str] = (),
-        parts: str = "auto",
-        one_table: Iterable[str] = (),
-    ) -> None:
-        self.url = BucketUrl.parse(url)
-        self.include, self.exclude = tuple(include), tuple(exclude)
-        self.parts, self.one_table = parts, tuple(one_table)
+    def __init__(self, url: str, settings: Settings = DEFAULTS) -> None:
+        self.url, self.settings = BucketUrl.parse(url), settings
         self.skipped: list[Skipped] = []
         #: Whether the manifests looked at so far, by name, are those of indexes.
         self._manifests: dict[str, bool] = {}
@@ -177,14 +168,16 @@ class BucketSource(Source):
         }
 
     def _belongs(self, name: str) -> bool:
-        return self._is_below(name) and is_wanted(name, self.include, self.exclude)
+        chosen = self.settings
+        return self._is_below(name) and is_wanted(name, chosen.include, chosen.exclude)
 
     def _is_below(self, name: str) -> bool:
         return _is_path(name) and covers(self.url.patterns, name.split("/"))
 
     def _grouped(self, names: Iterable[str]) -> Iterator[Entry]:
         here = PurePosixPath(self.url.host, self.url.path).name
-        found = grouped(names, self.parts == "auto", self.one_table, here)
+        chosen = self.settings
+        found = grouped(names, chosen.parts == "auto", chosen.one_table, here)
         return checked(found, self._columns_of)
 
     def _columns_of(self, name: str) -> list[str]:
@@ -224,7 +217,9 @@ class BucketSource(Source):
 
     def _is_named(self, name: str) -> bool:
         """Check whether the user named this very object, or objects with its ending."""
-        endings = {suffixes(pattern) for pattern in (*self.include, *self.url.patterns[-1:])}
+        endings = {
+            suffixes(pattern) for pattern in (*self.settings.include, *self.url.patterns[-1:])
+        }
         return name == self._place[1] or suffixes(name) in endings - {""}
 
     def _listing(self, entry: Entry) -> Listing:
@@ -303,9 +298,7 @@ class BucketSource(Source):
 
 def reopen(described: Description, index: Path, settings: Settings) -> BucketSource:
     """Open the source that `BucketSource.describe` described."""
-    return BucketSource(
-        described["url"], settings.include, settings.exclude, settings.parts, settings.one_table
-    )
+    return BucketSource(described["url"], settings)
 
 
 def _renamed(error: DeepJoinError, path: Path, shown: str) -> DeepJoinError:

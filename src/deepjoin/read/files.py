@@ -40,7 +40,7 @@ from deepjoin.read.source import (
     without_sheets,
 )
 from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, is_wanted, walk
-from deepjoin.settings import Settings
+from deepjoin.settings import DEFAULTS, Settings
 
 
 @dataclass
@@ -67,20 +67,15 @@ class FileSource(Source):
     def __init__(
         self,
         roots: Sequence[Location],
-        include: Iterable[str] = (),
-        exclude: Iterable[str] = (),
+        settings: Settings = DEFAULTS,
         skip_dirs: Iterable[Location] = (),
-        *,
-        parts: str = "auto",
-        one_table: Iterable[str] = (),
     ) -> None:
         self.roots = tuple(Root.at(location) for location in roots)
         # Of a reopened source, all places may be gone.
         folders = [root.folder for root in self.roots]
         self.root = Path(os.path.commonpath(folders)) if folders else Path()
-        self.include, self.exclude = tuple(include), tuple(exclude)
+        self.settings = settings
         self.skip_dirs = frozenset(Path(folder).expanduser().resolve() for folder in skip_dirs)
-        self.parts, self.one_table = parts, tuple(one_table)
         self.skipped: list[Skipped] = []
         # At once, because a pattern with a typo would otherwise make an empty index.
         for root, location in zip(self.roots, roots, strict=True):
@@ -248,13 +243,14 @@ class FileSource(Source):
                 yield path, found
 
     def _is_wanted(self, name: str) -> bool:
-        return is_wanted(name, self.include, self.exclude)
+        return is_wanted(name, self.settings.include, self.settings.exclude)
 
     def _is_excluded(self, name: str) -> bool:
-        return not is_wanted(name, (), self.exclude)
+        return not is_wanted(name, (), self.settings.exclude)
 
     def _grouped(self, scan: _Scan) -> Iterator[Entry]:
-        return grouped(scan.files, self.parts == "auto", self.one_table, self._here())
+        is_auto, one_table = self.settings.parts == "auto", self.settings.one_table
+        return grouped(scan.files, is_auto, one_table, self._here())
 
     def _here(self) -> str:
         """Name the table that the root folder itself is."""
@@ -272,7 +268,7 @@ class FileSource(Source):
     def _listing(self, name: str) -> Listing:
         """List the tables of one file, without opening it if its name is enough."""
         kind, path = format_of(name), self.root / name
-        endings = {suffixes(pattern) for pattern in self.include} - {""}
+        endings = {suffixes(pattern) for pattern in self.settings.include} - {""}
         is_named = suffixes(name) in endings or any(root.names(str(path)) for root in self.roots)
         if kind is None and not is_named:
             # The tables of a database are items of a source of its own.
@@ -370,10 +366,6 @@ def reopen(described: Description, index: Path, settings: Settings) -> FileSourc
             left.append(path)
         except DeepJoinError:
             continue
-    source = FileSource(
-        *(left, settings.include, settings.exclude, [index]),
-        parts=settings.parts,
-        one_table=settings.one_table,
-    )
+    source = FileSource(left, settings, [index])
     source.root, source.gone = root, tuple(path for path in paths if path not in left)
     return source

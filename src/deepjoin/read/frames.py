@@ -20,6 +20,7 @@ from deepjoin.normalise.cells import as_strings, cell_text, left_out, text_array
 from deepjoin.read.formats import format_of, read_file, title_of
 from deepjoin.read.parquet import named_batches
 from deepjoin.read.source import Description, Item, Listing, Skipped, Source
+from deepjoin.show.text import some
 
 #: Of pandas, polars or Arrow; the first two are imported only by those who use them.
 Frame: TypeAlias = Any
@@ -279,10 +280,9 @@ def as_column(query: object, on: str | None = None) -> Column:
         raise DeepJoinError(f"A column is a list of cells, not one {kind}: pass [{query!r:.40}].")
     if isinstance(query, Mapping) or is_frame(query):
         names = list(map(str, query if isinstance(query, Mapping) else _column_names(query)))
-        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         raise DeepJoinError(
             f"That is a whole table ({type(query).__name__}): name one of its columns with `on`: "
-            f"{shown}."
+            f"{some(names, 12)}."
         )
     if _library(query) and not isinstance(query, (list, tuple)):
         name = getattr(query, "name", None)

@@ -27,6 +27,7 @@ from deepjoin.read.formats import (
     unreadable,
 )
 from deepjoin.read.walk import is_glob, matches
+from deepjoin.show.text import count, some
 
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}.*", re.I)
 _QUERY = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}")
@@ -326,20 +327,16 @@ class _Summary:
 
     def notes(self) -> Iterator[str]:
         """Write few notes about many files."""
-        yield f"{_files(self._count)} read as one table."
+        yield f"{count(self._count, 'part file')} read as one table."
         # Files that hold no batch have no columns to compare.
-        partly = [name for name, count in self.columns.items() if count < self._read]
+        partly = [name for name, files in self.columns.items() if files < self._read]
         if partly:
-            more = f" and {len(partly) - _SHOWN} more" if len(partly) > _SHOWN else ""
-            yield f"Columns that not every part file has: {', '.join(partly[:_SHOWN])}{more}."
-        for text, count in self._files.most_common(_SHOWN):
-            yield f"{text.replace('{}', f'{self._totals[text]:,}')} (In {_files(count)}.)"
+            yield f"Columns that not every part file has: {some(partly, _SHOWN)}."
+        for text, files in self._files.most_common(_SHOWN):
+            whole = text.replace("{}", f"{self._totals[text]:,}")
+            yield f"{whole} (In {count(files, 'part file')}.)"
         if len(self._files) > _SHOWN:
             yield f"Other notes on part files, left out: {len(self._files) - _SHOWN:,}."
-
-
-def _files(count: int) -> str:
-    return f"{count:,} part file{'' if count == 1 else 's'}"
 
 
 def read_group(root: Path, parts: PartGroup) -> Reading:

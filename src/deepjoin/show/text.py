@@ -284,6 +284,16 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def some(names: Sequence[str], most: int, total: int = 0, between: str = ", ") -> str:
+    """List the first names, and count the others, of which there may be more than names.
+
+    >>> some(["a", "b", "c"], 2), some(["a", "b"], 2, total=2000)
+    ('a, b and 1 more', 'a, b and 1,998 more')
+    """
+    more = max(total, len(names)) - min(most, len(names))
+    return between.join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def aligned(
     rows: Sequence[Sequence[str]],
     screen: Screen = Screen(),

@@ -201,7 +201,7 @@ function Rejected({ found }: { found: Enriched }) {
   if (!found.rejected.length) return null;
   return (
     <details class="left-out">
-      <summary>{count(found.rejected.length)} not used</summary>
+      <summary>Joins and columns not used: {count(found.rejected.length)}</summary>
       <ul>
         {found.rejected.slice(0, 200).map((one, place) => (
           <li key={place}>
@@ -250,12 +250,17 @@ function OfferRow({ offer }: { offer: Offer }) {
       </span>
       <span class="gain-adds">
         {offer.examples.map((cell, place) => (
-          <Name key={place} text={cell} most={24} class="chip" />
+          <Name key={place} text={rounded(cell)} most={24} class="chip" />
         ))}
       </span>
       <Meter share={offer.coverage} label={`${percent(offer.coverage)} of your rows get a value`} />
     </li>
   );
+}
+
+/** A mean as few digits as tell it; other cells as they are. */
+function rounded(cell: string): string {
+  return /^-?\d+\.\d{7,}$/.test(cell) ? String(Number(Number(cell).toPrecision(6))) : cell;
 }
 
 function signed(value: number): string {

@@ -119,9 +119,9 @@ function Shown({ graph, similar, paths, now, onChange }: ShownProps) {
           {similar.slow && " Looking for joins by meaning…"}
         </p>
         <p class="legend">
-          <span class="stroke" /> equal values <span class="stroke similar" /> similar in meaning; thicker
-          where more values match, faint where that is probably a coincidence
+          <span class="stroke" /> equal values <span class="stroke similar" /> similar in meaning
         </p>
+        <p class="hint">Thicker where more values match, faint where that is probably a coincidence.</p>
       </div>
       <div class="map-panel">
         {now.to && <PathAnswer paths={paths} now={now} lit={lit} onLight={setLit} onChange={onChange} />}

@@ -23,7 +23,7 @@ export function RelationsView({ least }: { least: number }) {
       </div>
       <div class="map-controls panel">
         <Slider
-          label="Least probability"
+          label="Minimum probability"
           value={least}
           shown={percent(least)}
           hint="The chance that a person who knows both tables would make the join."
@@ -42,7 +42,7 @@ function Shown({ found }: { found: Relations }) {
     <>
       {found.relations.length === 0 && (
         <Notice title="No relations of this probability" icon="map">
-          <p>Lower the least probability to see more.</p>
+          <p>Lower the minimum probability to see more.</p>
         </Notice>
       )}
       {found.diagram.lines.length > 0 && <Drawn diagram={found.diagram} />}

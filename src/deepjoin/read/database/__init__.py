@@ -31,16 +31,16 @@ from deepjoin.read.source import (
     skipped_item,
 )
 from deepjoin.read.sql import check_version_query
-from deepjoin.settings import Settings
+from deepjoin.settings import DEFAULTS, Settings
 
-__all__ = ["DatabaseSource", "is_database", "open_database", "reopen", "shown"]
+__all__ = ["DatabaseSource", "is_database", "reopen", "shown"]
 
 
 class DatabaseSource(Source):
     """The tables and views of one database.
 
-    ``include`` and ``exclude`` are patterns for a schema, a table or both (`sales.*`).
-    ``sample_rows`` above 0 limits listed tables to their first rows. ``version_query`` is SQL
+    Of the settings, ``include`` and ``exclude`` are patterns for a schema, a table or both
+    (`sales.*`), ``sample_rows`` limits listed tables to their first rows, ``version_query`` is SQL
     whose answer changes whenever a table does, `{table}` being replaced by its quoted name, as
     in ``SELECT max(updated_at) FROM {table}``; if it fails, the database's own stamp is used. It
     is one statement that reads, and in PostgreSQL names other tables with their schemas.
@@ -49,21 +49,10 @@ class DatabaseSource(Source):
 
     kind = "database"
 
-    def __init__(
-        self,
-        url: str,
-        include: Iterable[str] = (),
-        exclude: Iterable[str] = (),
-        sample_rows: int = 0,
-        version_query: str = "",
-        prefix: str = "",
-    ) -> None:
-        check_version_query(version_query)
+    def __init__(self, url: str, settings: Settings = DEFAULTS, prefix: str = "") -> None:
+        check_version_query(settings.version_query)
         self.database = _database(url)
-        self.include, self.exclude = tuple(include), tuple(exclude)
-        self.sample_rows = sample_rows
-        self.version_query = version_query
-        self.prefix = prefix
+        self.settings, self.prefix = settings, prefix
         self.skipped: list[Skipped] = []
 
     def __repr__(self) -> str:
@@ -88,12 +77,12 @@ class DatabaseSource(Source):
         if count and not relations:
             yield skipped_item(self.database.place, left_out(count))
         versions: list[str | DeepJoinError | None] = [None] * len(relations)
-        if self.version_query:
+        if self.settings.version_query:
             # In one transaction, so that all answers are of the same state.
             with self.database.session() as ask:
                 for at, relation in enumerate(relations):
                     try:
-                        rows = ask(self.version_query.replace("{table}", relation.sql))
+                        rows = ask(self.settings.version_query.replace("{table}", relation.sql))
                         versions[at] = f"{relation.sql} {rows!r}"
                     except DeepJoinError as error:
                         versions[at] = error
@@ -108,12 +97,12 @@ class DatabaseSource(Source):
         """Look up the wanted tables and views by name, and how many there are in all."""
         found = sorted(self.database.relations(), key=lambda relation: relation.name)
         prefix = f"{full_name(self.prefix)}." if self.prefix else ""
-        wanted = {}
+        wanted, include, exclude = {}, self.settings.include, self.settings.exclude
         for relation in found:
             name = prefix + relation.name
             # A pattern may name a table with or without its schema and its database.
             names = (name, relation.name, relation.schema, relation.table)
-            if (not self.include or _fits(self.include, names)) and not _fits(self.exclude, names):
+            if (not include or _fits(include, names)) and not _fits(exclude, names):
                 wanted[name] = replace(relation, name=name)
         return wanted, len(found)
 
@@ -131,7 +120,7 @@ class DatabaseSource(Source):
 
         def digest() -> str:
             try:
-                return self.database.digest(relation, self.sample_rows)
+                return self.database.digest(relation, self.settings.sample_rows)
             except UnreadableTable:  # reading it reports why
                 return ""
 
@@ -142,7 +131,7 @@ class DatabaseSource(Source):
     def _listing(self, relation: DatabaseRelation, notes: list[str]) -> Listing:
         if relation.refusal:
             return Listing.without_tables(relation.name, relation.refusal, passing=True)
-        return Listing((self._table(relation, self.sample_rows, notes),))
+        return Listing((self._table(relation, self.settings.sample_rows, notes),))
 
     def _table(self, relation: DatabaseRelation, limit: int, notes: Iterable[str] = ()) -> Table:
         def read() -> Reading:
@@ -206,16 +195,6 @@ def _database(url: str) -> Database:
     return SqlalchemyDatabase(url)
 
 
-def open_database(location: str, settings: Settings, prefix: str = "") -> DatabaseSource:
-    """Open a database by its URL or its file."""
-    return DatabaseSource(
-        *(location, settings.include, settings.exclude),
-        sample_rows=settings.sample_rows,
-        version_query=settings.version_query,
-        prefix=prefix,
-    )
-
-
 def reopen(described: Description, index: Path, settings: Settings) -> DatabaseSource:
     """Open the database that `DatabaseSource.describe` described.
 
@@ -230,7 +209,7 @@ def reopen(described: Description, index: Path, settings: Settings) -> DatabaseS
         url = f"{scheme}:///{(index.resolve() / path).as_posix()}"
     else:
         url = from_environment(url)
-    return open_database(url, settings, described.get("prefix", ""))
+    return DatabaseSource(url, settings, described.get("prefix", ""))
 
 
 def shown(location: str) -> str:

@@ -27,6 +27,7 @@ from deepjoin.read.database.relation import (
 )
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
+from deepjoin.show.text import some
 
 #: Dates and numbers in one notation, rows always in the order in which they are stored, and names
 #: that mean the server's own functions and operators: with the usual search_path, any role that may
@@ -195,12 +196,10 @@ class PostgresDatabase(Database):
             )
         running = [relation.name for relation in relations if relation.runs_functions]
         if running:
-            listed = ", ".join(running[:3])
-            listed += f" and {len(running) - 3:,} more" if running[3:] else ""
             found.append(
-                f"{self.place}: reading {listed} may run functions of other roles with your "
-                "rights, those of the view, of a row security policy or of an index. Leave out "
-                "with `exclude` what you do not trust."
+                f"{self.place}: reading {some(running, 3)} may run functions of other roles with "
+                "your rights, those of the view, of a row security policy or of an index. Leave "
+                "out with `exclude` what you do not trust."
             )
         return found
 

@@ -125,21 +125,20 @@ class Uploads:
         # Of a client's file name only a known ending is kept; it says how to read the file.
         upload = self._new(filename, suffixes(filename) if format_of(filename) else "")
         size, most, checked = 0, self._settings.max_upload, 0
-        try:
-            with open(upload.path, "xb", opener=_private, buffering=0) as file:
-                async for block in blocks:
-                    size += len(block)
-                    if size > most:
-                        raise too_large(most)
-                    file.write(block)
-                    if size - checked > most / _CHECKS:
-                        self._check_room()
-                        checked = size
+        with (
+            self.kept_if_whole(upload),
+            open(upload.path, "xb", opener=_private, buffering=0) as file,
+        ):
+            async for block in blocks:
+                size += len(block)
+                if size > most:
+                    raise too_large(most)
+                file.write(block)
+                if size - checked > most / _CHECKS:
+                    self._check_room()
+                    checked = size
             if size == 0:
                 raise Refused("The uploaded file is empty.")
-        except BaseException:
-            self.discard(upload.token)
-            raise
         return upload
 
     def of_values(self, values: Sequence[str | None], label: str) -> Upload:
@@ -160,11 +159,8 @@ class Uploads:
 
     def _written(self, name: str, write: Callable[[Path], object]) -> Upload:
         upload = self._new(name, ".parquet")
-        try:
+        with self.kept_if_whole(upload):
             write(upload.path)
-        except BaseException:
-            self.discard(upload.token)
-            raise
         return upload
 
     def file(self, token: str, form: str, neutralise: bool) -> tuple[str, IO[bytes]]:
@@ -178,14 +174,10 @@ class Uploads:
     def describe(self, upload: Upload) -> UploadDescription:
         """Read a new upload to its end and store its description; discard it if unreadable."""
         settings = self._settings
-        try:
-            with upload.called():
-                if upload.label is None:  # our own files need no trial
-                    try_to_read(upload.path, settings.max_upload, settings.seconds)
-                table = describe_file(upload.table, settings.max_rows, settings.max_upload)
-        except BaseException:
-            self.discard(upload.token)
-            raise
+        with self.kept_if_whole(upload), upload.called():
+            if upload.label is None:  # our own files need no trial
+                try_to_read(upload.path, settings.max_upload, settings.seconds)
+            table = describe_file(upload.table, settings.max_rows, settings.max_upload)
         about = {
             "name": upload.name,
             "file": upload.path.name,
@@ -223,6 +215,15 @@ class Uploads:
         for path in self._folder.glob(f"{token}.*"):
             path.unlink(missing_ok=True)
         (self._folder / token).unlink(missing_ok=True)
+
+    @contextmanager
+    def kept_if_whole(self, upload: Upload) -> Iterator[None]:
+        """Delete an upload if what is done with it fails."""
+        try:
+            yield
+        except BaseException:
+            self.discard(upload.token)
+            raise
 
     def expire(self) -> None:
         """Delete uploads that are too old, and remains of failed ones."""
@@ -306,12 +307,8 @@ def upload_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Upload a file; the ending of its name tells its format."""
         received = await uploads.receive(filename, request.stream())
-        try:
+        with uploads.kept_if_whole(received):  # its turn may not come in time
             return answer(await service.heavily(lambda _: uploads.describe(received)))
-        except BaseException:
-            # It may have been refused, or its turn may not have come in time.
-            uploads.discard(received.token)
-            raise
 
     @router.on_lake("/values", service.heavily, "POST")
     def values(_: object, pasted: PastedValues) -> UploadDescription:

@@ -33,7 +33,7 @@ from deepjoin.serve.mcp import answers
 from deepjoin.serve.mcp.answers import LINE
 from deepjoin.serve.mcp.arguments import ToolArguments
 from deepjoin.serve.mcp.tools import AgentSession
-from deepjoin.show.text import one_line
+from deepjoin.show.text import one_line, some
 from deepjoin.show.wording import in_tool_arguments
 
 Context = ServerRequestContext[Any]
@@ -190,8 +190,7 @@ def answered(session: AgentSession, name: str, given: Mapping[str, Any]) -> Call
             f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}"
             for one in error.errors(include_url=False, include_context=False)
         ]
-        more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
-        return _failed(f"Wrong arguments for {name}: {'; '.join(wrong[:3])}{more}.")
+        return _failed(f"Wrong arguments for {name}: {some(wrong, 3, between='; ')}.")
     except DeepJoinError as error:
         return _failed(in_tool_arguments(str(error)))
     except Exception as error:
