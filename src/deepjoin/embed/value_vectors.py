@@ -175,19 +175,20 @@ def rotated(vectors: Float, rotation: Float) -> Float:
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
     """Rotate vectors and round them: codes, the scale of each, the length of what is lost."""
     whole = checked(vectors, len(rotation))
-    codes = np.empty(whole.shape, np.uint8)
-    scales, errors = np.empty((2, len(whole)), np.float32)
-    for start in range(0, len(whole), _ROUNDED):
-        here = slice(start, start + _ROUNDED)
+    codes = np.full(whole.shape, ZERO_POINT, np.uint8)
+    scales, errors = np.zeros((2, len(whole)), np.float32)
+    there = np.flatnonzero(np.einsum("ij,ij->i", whole, whole))
+    for start in range(0, len(there), _ROUNDED):
+        here = there[start : start + _ROUNDED]
         rows = rotated(whole[here], rotation)
         scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
         scales[here] = scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
-        signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
+        signed = np.rint(rows / scale[:, None])
         codes[here] = signed + ZERO_POINT
         signed *= scale[:, None]
         rows -= signed
-        # Never 0, which stands for equal cells.
-        errors[here] = np.linalg.norm(rows, axis=1) + np.float32(_ROUNDING)
+        errors[here] = np.linalg.norm(rows, axis=1)
+    errors += np.float32(_ROUNDING)  # never 0, which stands for equal cells
     return QuantisedRows(codes, scales, _rounded_up(errors).astype(np.float32))
 
 
