@@ -77,7 +77,8 @@ def has_meaning(values: pa.Array) -> Marks:
     """
     lengths, letters, digits, spaces = character_counts(values)
     is_code = (spaces == 0) & (digits >= _CODE_DIGITS) & (lengths >= _CODE_LENGTH)
-    return (3 * letters > digits) & ~is_code & (lengths <= LONGEST_VALUE)
+    meant: Marks = (3 * letters > digits) & ~is_code & (lengths <= LONGEST_VALUE)
+    return meant
 
 
 def encode_many(encoder: CellEncoder, memory: int) -> Callable[[pa.Array], Float]:
