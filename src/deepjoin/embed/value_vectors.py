@@ -55,8 +55,8 @@ PROBES, MOST = 6, 2_000
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.
 _CELLS = 64
-#: Up to this many vectors are those of a query; so many of them are rotated at a time.
-_FEW, _AT_ONCE = 512, 16
+#: The most products of a matrix product for which OpenBLAS starts no threads.
+_PRODUCTS = 1 << 18
 #: Vectors rounded at a time, and as many of them as stay in the processor's cache meanwhile.
 _BLOCK, _ROUNDED = 1 << 16, 1 << 11
 
@@ -164,12 +164,13 @@ def new_rotation(dimension: int) -> Float:
 def rotated(vectors: Float, rotation: Float) -> Float:
     """Rotate vectors, in double precision: so a row does not depend on the rows beside it."""
     wide = rotation.astype(np.float64)
-    if len(vectors) > _FEW:
-        return np.asarray(vectors.astype(np.float64) @ wide, np.float32)
-    # A few at a time, for which no library wakes threads: that takes longer than the products.
-    parts = [vectors[at : at + _AT_ONCE].astype(np.float64) @ wide
-             for at in range(0, max(1, len(vectors)), _AT_ONCE)]  # fmt: skip
-    return np.asarray(np.concatenate(parts), np.float32)
+    # A few rows at a time, for which no library wakes threads: they wait for each other longer than
+    # the products take, and ours work on other rows meanwhile.
+    few = max(1, _PRODUCTS // wide.size)
+    whole = len(vectors) - len(vectors) % few
+    stacked = vectors[:whole].astype(np.float64).reshape(-1, few, len(wide)) @ wide
+    rest = vectors[whole:].astype(np.float64) @ wide
+    return np.asarray(np.concatenate([stacked.reshape(-1, len(wide)), rest]), np.float32)
 
 
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
