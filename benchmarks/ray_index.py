@@ -1,11 +1,13 @@
-"""Two workers of a Ray cluster against the plain build: the same tables, hits and times.
+"""Workers of a Ray cluster against the plain build: the same tables, hits and times.
 
-    python benchmarks/ray_index.py CORPUS [--columns 50000] [--workers 2] [--place FOLDER]
+    python benchmarks/ray_index.py CORPUS [--columns 50000] [--workers 2 4 8] [--place FOLDER]
 
 Writes columns of a corpus as Parquet tables, four a file, indexes them by both engines, each with
 an empty encoding cache, and compares every file of the two indexes and the hits of some queries.
-Nodes of one processor each are started on this machine before timing starts. Prints one JSON object
-per line.
+Nodes of one processor each are started on this machine before timing starts. `driver_cpu_s` is the
+processor time of the process that runs the build, `texts_ms` that of writing the text of a column,
+which is also done where the build runs: together they limit how many workers can be kept busy.
+Prints one JSON object per line.
 """
 
 from __future__ import annotations
@@ -20,16 +22,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import deepjoin
 from common import emit, machine, say, versions
 from deepjoin import Column, Lake
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.column_vectors.encode import column_blocks, segment_columns
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 
 #: Columns of one table, and tables of one folder.
 _WIDE = 4
@@ -97,10 +104,22 @@ class Clock:
 def timed(folder: Path, out: Path, **options: Any) -> tuple[Lake, dict[str, float]]:
     """Index with an empty cache, and return the time."""
     os.environ["DEEPJOIN_CACHE"] = str(out.with_suffix(".cache"))
-    clock = Clock()
+    clock, worked = Clock(), process_time()
     build = deepjoin.BuildSettings(**options)
     lake = deepjoin.index(folder, out, progress=clock, encoder="default", build=build)
-    return lake, clock.seconds | {"seconds": clock.now()}
+    worked = process_time() - worked
+    return lake, clock.seconds | {"seconds": clock.now(), "driver_cpu_s": worked}
+
+
+def text_ms(lake: Lake) -> float:
+    """Return the processor time of writing the text of a column, in milliseconds."""
+    (segment, *_), encoder = lake.index.segments, load_encoder("default")
+    assert isinstance(encoder, TextEncoder)
+    numbers, frequency = np.arange(segment.values.columns), FrequencySnapshot(segment.folder)
+    worked = process_time()
+    for block in column_blocks(segment.values.sizes(numbers), numbers, encoder):
+        encoder.texts(list(segment_columns(segment, block)), frequency)
+    return 1e3 * (process_time() - worked) / len(numbers)
 
 
 def files_of(lake: Lake) -> list[dict[str, Any]]:
@@ -137,18 +156,32 @@ def run(options: argparse.Namespace, place: Path) -> bool:
     emit("machine", **machine(), **versions("ray", "onnxruntime"))
     small = fixed_cost(place)
     local, plain = timed(folder, place / "local")
-    emit("local", columns=local.report.columns, tables=local.report.tables, **plain)
+    texts = text_ms(local)
+    emit("local", columns=local.report.columns, tables=local.report.tables, texts_ms=texts, **plain)
+    measured = (local, plain, small)
+    same = [against(*measured, workers, folder, queries) for workers in options.workers]
+    return all(same)
+
+
+def against(
+    local: Lake, plain: dict[str, float], small: float, workers: int, folder: Path,
+    queries: Sequence[Column],
+) -> bool:  # fmt: skip
+    """Build with some workers and compare; returns whether all hits are the same."""
+    place = folder.with_name(f"ray-{workers}")
+    place.mkdir()
     started = perf_counter()
-    with cluster(options.workers) as address:
+    with cluster(workers) as address:
         start = perf_counter() - started
         ray = {"engine": "ray", "ray_address": address}
         first = fixed_cost(place, **ray)
         lake, found = timed(folder, place / "ray", **ray)
-    emit("ray", workers=options.workers, cluster_start=start, **found)
+    emit("ray", workers=workers, cluster_start=start, **found)
     same_files = files_of(local) == files_of(lake)
     same_hits = hits_of(local, queries) == hits_of(lake, queries)
     emit(
         "ray against local",
+        workers=workers,
         ratio=found["seconds"] / plain["seconds"],
         one_table_local=small,
         one_table_ray=first,
@@ -164,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--columns", type=int, default=50_000)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, nargs="+", default=[2])
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--place", type=Path, help="keep tables and indexes here")
     options = parser.parse_args()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder, match_chance
 from deepjoin.embed.cells.folder import TableFacts
-from deepjoin.embed.cells.tokens import plain_word, split_words
+from deepjoin.embed.cells.tokens import character_counts, plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.cell_table.make import main
 from deepjoin.lab.cell_table.tune import FeatureReader, tune
@@ -53,6 +53,19 @@ SMALL = small_table(["qb"])
 READER = FeatureReader(SMALL.facts, TOKENIZER, ["zzyzxia"])
 WORDS = ["new york", "qb", " QB ", "--", "", "germny (x, y)", "zzyzia", "o'neill-smith, j."]
 VALUES = st.lists(st.text(max_size=20) | st.sampled_from(WORDS))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cn"]) | st.sampled_from("a1 é"))))
+def test_characters_are_counted_one_by_one(values: list[str]) -> None:
+    whole = pa.array(["cut off", *values], pa.string())[1:]
+    counted = zip(*(found.tolist() for found in character_counts(whole)), strict=True)
+    for value, (all_, letters, digits, spaces) in zip(values, counted, strict=True):
+        assert all_ == len(value)
+        assert digits == sum(value.count(digit) for digit in "0123456789")
+        assert spaces == sum(value.count(space) for space in "\t\n\f\r ")
+        # The pattern's tables of letters may be of another version of Unicode than Python's.
+        if value.isascii():
+            assert letters == sum(map(str.isalpha, value))
 
 
 @given(VALUES)

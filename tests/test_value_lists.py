@@ -15,8 +15,8 @@ from hypothesis.extra.numpy import arrays
 from deepjoin import DeepJoinError
 from deepjoin.arrays import Float, Int32
 from deepjoin.embed import value_vectors as lists
-from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.scan import SLACK, CandidatePairs
+from deepjoin.embed.list_build import ListTree, write_value_lists
+from deepjoin.embed.scan import LARGEST_SIGNED, SLACK, ZERO_POINT, CandidatePairs
 from deepjoin.embed.value_vectors import (
     FILES,
     LIST_FILES,
@@ -74,6 +74,19 @@ def made(rows: Float, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lists")
     write_value_lists(folder, stored(folder, rows))
     return folder
+
+
+def test_a_row_is_in_the_list_of_the_nearest_leaf(rows: Float, tmp_path: Path) -> None:
+    vectors = stored(tmp_path, rows[:700])
+    there = np.flatnonzero(vectors.stored.scales[:] > 0)
+    tree = ListTree.trained(vectors.stored, there)
+    codes = vectors.stored.codes[there]
+    # Few rows have few branches, so all leaves are compared.
+    step = np.abs(tree.leaves).max() / LARGEST_SIGNED
+    products = (codes.astype(int) - ZERO_POINT) @ np.rint(tree.leaves / step).astype(int).T
+    found = tree.nearest(codes)
+    assert (products[np.arange(len(codes)), found] == products.max(axis=1)).all()
+    assert (tree.lists_of(vectors.stored, there)[0] == found).all()
 
 
 def test_lists_find_nearly_all_pairs_and_no_other(rows: Float, made: Path) -> None:

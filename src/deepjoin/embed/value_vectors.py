@@ -55,8 +55,8 @@ PROBES, MOST = 6, 2_000
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.
 _CELLS = 64
-#: Up to this many vectors are those of a query; so many of them are rotated at a time.
-_FEW, _AT_ONCE = 512, 16
+#: The most products of a matrix product for which OpenBLAS starts no threads.
+_PRODUCTS = 1 << 18
 #: Vectors rounded at a time, and as many of them as stay in the processor's cache meanwhile.
 _BLOCK, _ROUNDED = 1 << 16, 1 << 11
 
@@ -164,30 +164,32 @@ def new_rotation(dimension: int) -> Float:
 def rotated(vectors: Float, rotation: Float) -> Float:
     """Rotate vectors, in double precision: so a row does not depend on the rows beside it."""
     wide = rotation.astype(np.float64)
-    if len(vectors) > _FEW:
-        return np.asarray(vectors.astype(np.float64) @ wide, np.float32)
-    # A few at a time, for which no library wakes threads: that takes longer than the products.
-    parts = [vectors[at : at + _AT_ONCE].astype(np.float64) @ wide
-             for at in range(0, max(1, len(vectors)), _AT_ONCE)]  # fmt: skip
-    return np.asarray(np.concatenate(parts), np.float32)
+    # A few rows at a time, for which no library wakes threads: they wait for each other longer than
+    # the products take, and ours work on other rows meanwhile.
+    few = max(1, _PRODUCTS // wide.size)
+    whole = len(vectors) - len(vectors) % few
+    stacked = vectors[:whole].astype(np.float64).reshape(-1, few, len(wide)) @ wide
+    rest = vectors[whole:].astype(np.float64) @ wide
+    return np.asarray(np.concatenate([stacked.reshape(-1, len(wide)), rest]), np.float32)
 
 
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
     """Rotate vectors and round them: codes, the scale of each, the length of what is lost."""
     whole = checked(vectors, len(rotation))
-    codes = np.empty(whole.shape, np.uint8)
-    scales, errors = np.empty((2, len(whole)), np.float32)
-    for start in range(0, len(whole), _ROUNDED):
-        here = slice(start, start + _ROUNDED)
+    codes = np.full(whole.shape, ZERO_POINT, np.uint8)
+    scales, errors = np.zeros((2, len(whole)), np.float32)
+    there = np.flatnonzero(np.einsum("ij,ij->i", whole, whole))
+    for start in range(0, len(there), _ROUNDED):
+        here = there[start : start + _ROUNDED]
         rows = rotated(whole[here], rotation)
         scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
         scales[here] = scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
-        signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
+        signed = np.rint(rows / scale[:, None])
         codes[here] = signed + ZERO_POINT
         signed *= scale[:, None]
         rows -= signed
-        # Never 0, which stands for equal cells.
-        errors[here] = np.linalg.norm(rows, axis=1) + np.float32(_ROUNDING)
+        errors[here] = np.linalg.norm(rows, axis=1)
+    errors += np.float32(_ROUNDING)  # never 0, which stands for equal cells
     return QuantisedRows(codes, scales, _rounded_up(errors).astype(np.float32))
 
 

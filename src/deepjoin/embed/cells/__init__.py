@@ -9,12 +9,11 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deepjoin.arrays import Float, Marks
 from deepjoin.embed.cells.folder import SHIPPED as DEFAULT_TABLE
 from deepjoin.embed.cells.table import StaticTable
-from deepjoin.embed.cells.tokens import letter_counts
+from deepjoin.embed.cells.tokens import character_counts
 from deepjoin.embed.cells.words import KnownWords
 
 __all__ = [
@@ -76,14 +75,10 @@ def has_meaning(values: pa.Array) -> Marks:
     >>> has_meaning(pa.array(["2020-03-01", "3 sep 2020 08:43", "sku-10023", "10th"])).tolist()
     [False, False, False, True]
     """
-    lengths, digits = (
-        np.asarray(counted)
-        for counted in (pc.utf8_length(values), pc.count_substring_regex(values, "[0-9]"))
-    )
-    letters = letter_counts(values)
-    is_word = ~np.asarray(pc.match_substring_regex(values, r"\s"))
-    is_code = is_word & (digits >= _CODE_DIGITS) & (lengths >= _CODE_LENGTH)
-    return (3 * letters > digits) & ~is_code & (lengths <= LONGEST_VALUE)
+    lengths, letters, digits, spaces = character_counts(values)
+    is_code = (spaces == 0) & (digits >= _CODE_DIGITS) & (lengths >= _CODE_LENGTH)
+    meant: Marks = (3 * letters > digits) & ~is_code & (lengths <= LONGEST_VALUE)
+    return meant
 
 
 def encode_many(encoder: CellEncoder, memory: int) -> Callable[[pa.Array], Float]:
