@@ -39,6 +39,11 @@ function family({ table, column, brings }: Hit): string {
   return JSON.stringify([name, column, [...brings.columns].sort()]);
 }
 
+/** The hits of an answer; those that a person would hardly make joins of only if asked for. */
+export function listed({ hits, unlikely = [] }: Results, filters: Filters): Hit[] {
+  return filters.unlikely ? [...hits, ...unlikely] : hits;
+}
+
 /** Hits that pass what the page itself filters by: new columns and generic keys. */
 export function shownHits(hits: Hit[], filters: Filters): Hit[] {
   const wanted = filters.brings.trim().toLocaleLowerCase();
@@ -61,6 +66,8 @@ export function rankedBy(hit: Hit, hits: Hit[]): string {
     (other) => other.rank < hit.rank && shown(other.joinability) < shown(hit.joinability),
   );
   if (passed.length === 0) return "";
+  if (hit.join === "any" && passed.every((other) => other.probability > hit.probability))
+    return "Ranked by the chance that a person would make the join, not by joinability alone.";
   if (passed.every((other) => other.score >= hit.score))
     return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by joinability alone.`;
   if (hit.generic && !passed.some((other) => other.generic))

@@ -24,11 +24,8 @@ def writer_of(path: Path) -> Writer:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table; the file appears when it is complete."""
     write = writer_of(path)
-    try:
-        with written_aside(path) as aside:
-            write(table, aside)
-    except OSError as error:
-        raise DeepJoinError(f"Cannot write {path}: {error.strerror or error}.") from None
+    with written_aside(path) as aside:
+        write(table, aside)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:

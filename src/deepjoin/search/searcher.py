@@ -8,18 +8,22 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import compress
+from operator import not_
 from threading import Lock
 from time import perf_counter
 
 from deepjoin.model import Column, Hit, Partial, Results
 from deepjoin.search.likely import with_decision
 from deepjoin.search.query import SearchOptions
-from deepjoin.search.ranking import Ranking
+from deepjoin.search.ranking import UNLIKELY, Ranking
 
 #: Searchers kept by a lake: callers choose tau, and each tau has a searcher.
 _KEPT = 16
 #: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
 _COINCIDENCE = 0.1
+#: The first hit covers most of a query from this share on.
+_MOST = 0.5
 #: So few values are found in many columns; a lake does not index such columns either.
 _FEW = 5
 
@@ -64,9 +68,11 @@ class Searcher(ABC):
             hits = tuple(_hits(ranking, options))
             if decided := options.decided(query):
                 hits = tuple(with_decision(hit, decided) for hit in hits)
+            hits, unlikely = set_apart(hits, options, ranking.is_by_chance and bool(query.name))
             seconds = watch.stop("verify")
             ranking.query.reading = partial(_measuring, seconds, options)
-            yield Results(ranking.query.described(), hits, seconds, ranking.partial)
+            described = ranking.query.described()
+            yield Results(described, hits, seconds, ranking.partial, unlikely=unlikely)
 
     def _rankings(
         self, watch: Stopwatch, query: Column, options: SearchOptions
@@ -77,6 +83,27 @@ class Searcher(ABC):
     @abstractmethod
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
         """Rank the columns of the lake; laps are "encode" and "candidates"."""
+
+
+def set_apart(
+    hits: Sequence[Hit], options: SearchOptions, is_weighed: bool
+) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
+    """Separate the hits that a person would hardly make a join of.
+
+    Unless the caller says what is unlikely, only where hits were ranked by probability, a name was
+    there to weigh, and they fill the list: a shorter one is all there is. The first stays if most
+    of the query matches.
+    """
+    least, by_default = options.least, options.least is None
+    if least is None:
+        is_weighed = is_weighed and len(hits) == options.k and options.threshold == 0
+        least = UNLIKELY if is_weighed else 0.0
+    if least == 0:
+        return tuple(hits), ()
+    likely = [hit.probability >= least for hit in hits]
+    if by_default and hits and hits[0].joinability >= _MOST:
+        likely[0] = True
+    return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
 
 
 @contextmanager
