@@ -13,6 +13,7 @@ from deepjoin import Column, Lake, SearchSettings
 from deepjoin.cli import main
 from deepjoin.serve.mcp.arguments import SearchArguments
 from deepjoin.serve.mcp.tools import AgentSession
+from tests.support.serving import serving
 
 CODES = [f"code {n}" for n in range(30)]
 EVERY = SearchSettings(least=0)
@@ -51,7 +52,7 @@ def test_what_was_not_weighed_stays_together(lake: Lake) -> None:
     assert not lake.search(query, 50).unlikely
     assert not lake.search(CODES, 5).unlikely
     for how in ({"join": "equi"}, {"join": "semantic"}, {"min_joinability": 0.1}):
-        assert len(lake.search(query, 5, **how).hits) == 5  # type: ignore[arg-type]
+        assert len(lake.search(query, 5, **how).hits) == 5
 
 
 def test_the_first_hit_stays_if_it_covers_half_of_the_query(lake: Lake) -> None:
@@ -90,8 +91,18 @@ def test_the_shell_says_how_many_and_how_to_list_them(
     assert (len(out.splitlines()), "code: and 4 unlikely hits" in err) == (2, True)
 
 
+def test_the_service_keeps_them_apart(lake: Lake, tmp_path: Path) -> None:
+    asked = {"query": {"values": CODES, "name": "code"}, "k": 5}
+    with serving(tmp_path, lake) as served:
+        found = served.post("/api/search", asked)
+        assert (len(found["hits"]), len(found["unlikely"])) == (1, 4)
+        every = served.post("/api/search", asked | {"least": 0})
+        assert every["hits"] == found["hits"] + found["unlikely"] and "unlikely" not in every
+
+
 def test_agents_are_told_of_unlikely_hits(lake: Lake) -> None:
-    tools, query = AgentSession(lake), {"values": CODES, "k": 5, "join": "any"}
+    tools = AgentSession(lake)
+    query: dict[str, Any] = {"values": CODES, "k": 5, "join": "any"}
     answer = tools.search(SearchArguments(**query, least=0.05))
     assert names(answer.hits) == ["first"] and answer.hits[0].probability > 0.05
     assert any("4 unlikely hits" in note and "least=0" in note for note in answer.cut)

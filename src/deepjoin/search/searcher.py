@@ -90,19 +90,23 @@ def set_apart(
 ) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
     """Separate the hits that a person would hardly make a join of.
 
-    Unless the caller says what is unlikely, only where hits were ranked by probability, a name was
-    there to weigh, and they fill the list: a shorter one is all there is. The first stays if most
-    of the query matches.
+    Unless the caller says what is unlikely, only where hits were ranked by probability and a name
+    was there to weigh. A list with room left is all there is, but for hits without a match; and
+    the first stays if most of the query matches.
     """
-    least, by_default = options.least, options.least is None
-    if least is None:
-        is_weighed = is_weighed and len(hits) == options.k and options.threshold == 0
-        least = UNLIKELY if is_weighed else 0.0
-    if least == 0:
+    least = options.least
+    if least == 0 or (least is None and (not is_weighed or options.threshold > 0)):
         return tuple(hits), ()
-    likely = [hit.probability >= least for hit in hits]
-    if by_default and hits and hits[0].joinability >= _MOST:
-        likely[0] = True
+    if least is not None:
+        likely = [hit.probability >= least for hit in hits]
+    else:
+        is_full = len(hits) == options.k
+        likely = [
+            hit.probability >= UNLIKELY
+            or bool(hit.matched and not is_full)
+            or (place == 0 and hit.joinability >= _MOST)
+            for place, hit in enumerate(hits)
+        ]
     return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
 
 
