@@ -23,7 +23,7 @@ from deepjoin.model import Hit
 from deepjoin.normalise.canonical import canonical
 from deepjoin.search import blocks, mappings
 from deepjoin.search.ranking import name_similarity
-from deepjoin.settings import SearchSettings, Settings
+from deepjoin.settings import SearchSettings, Settings, Vectors
 from tests.support.agents import ask, refused
 from tests.support.command_line import call
 from tests.support.index_files import sign
@@ -557,3 +557,19 @@ def test_small_frames_are_searched_by_column_where_there_are_no_rows(tmp_path: P
     assert len(private.search(query).others) == 1
     with pytest.raises(DeepJoinError, match="holds hashes of values and no rows"):
         private.search(query, settings=SearchSettings(keys="together"))
+
+
+def test_a_longer_key_keeps_most_rows_matched_and_matches_some(tmp_path: Path) -> None:
+    """Of columns that make a key unique, not the one that happens to match fewest rows."""
+    years, teams = [str(2000 + n // 5) for n in range(50)], [f"t{n % 5}" for n in range(50)]
+    # Found with the team in all rows but the first four.
+    counts = ["-1"] * 4 + [str(n) for n in range(4, 50)]
+    standings = {"team": teams, "year": years, "count": [str(n) for n in range(50)]}
+    lake = deepjoin.index({"standings": standings}, tmp_path / "i", vectors=Vectors(cells="none"))
+    mine = pa.table({"club": teams, "count": counts, "season": years})
+    (hit,) = lake.search(mine, on="club", join="equi")
+    assert hit.better is not None
+    assert (hit.better.on, hit.better.rows) == (("club", "season"), 50)
+    unlike = pa.table({"club": ["t0", "t9"], "season": ["1900", "2000"]})
+    (hit,) = lake.search(unlike, on="club", join="equi")
+    assert hit.better is None

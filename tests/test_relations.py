@@ -29,6 +29,7 @@ from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.relating.self_join import SelfJoin
 from deepjoin.settings import Vectors
 from deepjoin.store.manifest import RELATION_PAIRS
+from tests.support.postgres import execute
 
 NO_VECTORS = Vectors(cells="none")
 
@@ -215,6 +216,8 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     out = tmp_path / "schema.sql"
     assert main(["relations", str(file), "--format", "sql", "-o", str(out)]) == 0
     assert "FOREIGN KEY" in out.read_text()
+    assert main(["relations", str(file), "-o", str(tmp_path / "nowhere" / "x.sql")]) == 1
+    assert "x.sql: No such file or directory. Choose a folder" in capsys.readouterr().err
 
 
 cells = st.lists(st.sampled_from(["1", "2", "3", "4", "a", "b", "c", "x", "y"]), max_size=8)
@@ -503,7 +506,8 @@ def test_tables_that_cannot_be_read_are_named_and_passed_over(
     with closing(sqlite3.connect(file)) as database:
         database.executescript(
             """CREATE TABLE maker (maker_id TEXT PRIMARY KEY);
-            CREATE TABLE part (part_id TEXT PRIMARY KEY, maker_id TEXT);
+            CREATE TABLE part (part_id TEXT PRIMARY KEY, maker_id TEXT REFERENCES maker);
+            CREATE VIRTUAL TABLE text USING fts5 (body);
             CREATE TABLE gone (x TEXT);
             CREATE VIEW broken AS SELECT x FROM gone;
             CREATE VIEW whole AS SELECT maker_id FROM part;
@@ -514,8 +518,44 @@ def test_tables_that_cannot_be_read_are_named_and_passed_over(
         parts = [(f"p{n}", makers[n % 8]) for n in range(40)]
         database.executemany("INSERT INTO part VALUES (?, ?)", parts)
         database.commit()
+        # As if another program had made a table with a module of its own.
+        database.execute("PRAGMA writable_schema = 1")
+        database.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'fts5', 'missing') WHERE name = 'text'"
+        )
+        database.commit()
     assert main(["relations", str(file), "--format", "json"]) == 0
     out, err = capsys.readouterr()
-    assert "broken" in err
-    found = {(one["child_table"], one["parent_table"]) for one in json.loads(out)["relations"]}
-    assert ("part", "maker") in found
+    assert "broken" in err and "no such module: missing" in err
+    found = {
+        (one["child_table"], one["parent_table"]): one["declared"]
+        for one in json.loads(out)["relations"]
+    }
+    assert found["part", "maker"] is True
+    assert "Constraints" not in err
+
+
+def test_tables_that_a_role_may_not_read_are_named_and_passed_over(
+    postgres_uri: str, tmp_path: Path
+) -> None:
+    execute(
+        postgres_uri,
+        "CREATE TABLE maker (maker_id text PRIMARY KEY)",
+        "CREATE TABLE part (part_id text, maker_id text REFERENCES maker)",
+        "CREATE TABLE secret (secret_id text, maker_id text REFERENCES maker)",
+        "INSERT INTO maker SELECT 'm' || i FROM generate_series(1, 9) i",
+        "INSERT INTO part SELECT 'p' || i, 'm' || 1 + i % 9 FROM generate_series(1, 40) i",
+        "INSERT INTO secret SELECT 's' || i, 'm' || 1 + i % 9 FROM generate_series(1, 40) i",
+        "DROP ROLE IF EXISTS reader",
+        "CREATE ROLE reader LOGIN",
+        "GRANT SELECT ON maker, part TO reader",
+    )
+    try:
+        lake = deepjoin.index(postgres_uri.replace("//postgres:", "//reader:"), tmp_path / "i")
+        assert list(lake.tables) == ["public.maker", "public.part"]
+        assert "no permission" in str(lake.info())
+        (found,) = lake.relations()
+        ends = found.child_table, found.parent_table, found.declared
+        assert ends == ("public.part", "public.maker", True)
+    finally:
+        execute(postgres_uri, "DROP OWNED BY reader", "DROP ROLE reader")

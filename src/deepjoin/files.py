@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deepjoin.errors import DeepJoinError
+
 #: Held by the process that uses a temporary folder.
 _LOCK = ".lock"
 #: What the names of temporary folders begin with, also those beside a file that is written.
@@ -70,10 +72,16 @@ def replace_file(
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
     """Give a path to write to; it becomes ``target`` if the block ends without an error."""
-    with TemporaryFolder(".deepjoin-", target.parent) as folder:
-        aside = folder / target.name
-        yield aside
-        aside.replace(target)
+    try:
+        with TemporaryFolder(".deepjoin-", target.parent) as folder:
+            aside = folder / target.name
+            yield aside
+            aside.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error).split("\n", 1)[0]
+        raise DeepJoinError(
+            f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
+        ) from error
 
 
 class TemporaryFolder:

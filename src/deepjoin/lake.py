@@ -31,7 +31,7 @@ from deepjoin.search.context import SearchContext
 from deepjoin.search.likely import with_decision
 from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
-from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
+from deepjoin.search.searcher import Searcher, SearcherCache, search_columns, set_apart
 from deepjoin.settings import (
     BuildSettings,
     EnrichSettings,
@@ -334,7 +334,9 @@ Make one with: deepjoin index SOURCE -o no such folder
             found = replace(
                 found, hits=tuple(replace(hit, rank=n) for n, hit in enumerate(hits, 1))
             )
-        return found if together or found.hits else None
+        likely, unlikely = set_apart(found.hits, options, is_weighed=False)
+        found = replace(found, hits=likely, unlikely=unlikely)
+        return found if together or likely or unlikely else None
 
     def _decided(self, query: Sequence[Column]) -> Decided:
         """Return what people said of joins of a query; one from outside is known by its columns."""

@@ -352,6 +352,8 @@ class Results(Answer, Sequence[Hit]):
     """What is missing in an answer that came before the search was complete."""
     others: Annotated[tuple[Results, ...], AsJson(empty="left out")] = ()
     """The other columns of a table of yours, best key first, when all were searched."""
+    unlikely: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
+    """The further hits, whose probability is so low that a person would hardly make the join."""
 
     def __len__(self) -> int:
         return len(self.hits)

@@ -187,9 +187,15 @@ class SearchSettings:
     programs: bool = True
     #: Nearest columns that method deepjoin-exact verifies; more find more and take longer.
     verified: int = 500
+    #: Least probability, from 0 to 1: hits below it come apart, in ``results.unlikely``; 0 lists
+    #: all. The default is 0.05 for joins of kind "any" and a column with a name, if there are hits
+    #: enough to fill the list; the first stays if it covers half of the values.
+    least: float | None = None
 
     def __post_init__(self) -> None:
         check_tau(self.tau)
+        if self.least is not None and not 0 <= self.least <= 1:
+            raise DeepJoinError(f"`least` is {self.least}; it must be between 0 and 1.")
         if self.verified < 1:
             raise DeepJoinError(f"`verified` is {self.verified}; it must be at least 1.")
         if self.time_limit is not None and not self.time_limit >= 0:

@@ -40,6 +40,11 @@ function family({ table, column, brings }: Hit): string {
   return JSON.stringify([name, column, [...brings.columns].sort()]);
 }
 
+/** The hits of an answer; those that a person would hardly make joins of only if asked for. */
+export function listed({ hits, unlikely = [] }: Results, filters: Filters): Hit[] {
+  return filters.unlikely ? [...hits, ...unlikely] : hits;
+}
+
 /** Hits that pass what the page itself filters by: new columns and generic keys. */
 export function shownHits(hits: Hit[], filters: Filters): Hit[] {
   const wanted = filters.brings.trim().toLocaleLowerCase();

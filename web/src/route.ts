@@ -13,6 +13,8 @@ export interface Filters {
   grouped: boolean;
   brings: string;
   generic: boolean;
+  /** Whether hits are listed that a person would hardly make joins of. */
+  unlikely: boolean;
   /** Cards that show their evidence, by the ids of their columns; null for the best hit alone. */
   open: string[] | null;
 }
@@ -68,6 +70,7 @@ export const FILTERS: Filters = {
   grouped: false,
   brings: "",
   generic: true,
+  unlikely: false,
   open: null,
 };
 export const OPTIONS: Options = {
@@ -189,6 +192,7 @@ function filtersSaid(now: Filters): Said {
       ["grouped", now.grouped, FILTERS.grouped],
       ["brings", now.brings, FILTERS.brings],
       ["generic", now.generic, FILTERS.generic],
+      ["unlikely", now.unlikely, FILTERS.unlikely],
     ]),
     // An empty one says that all are closed.
     ...columnsSaid("open", now.open?.length === 0 ? [""] : (now.open ?? [])),
@@ -250,6 +254,7 @@ function filtersOf(given: URLSearchParams): Filters {
     grouped: given.get("grouped") === "true",
     brings: given.get("brings") ?? FILTERS.brings,
     generic: given.get("generic") !== "false",
+    unlikely: given.get("unlikely") === "true",
     open: given.has("open") ? given.getAll("open").filter((id) => id !== "") : FILTERS.open,
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Hit, TableDetail } from "../src/api/types";
-import { bestJoins, families, isOpen, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
+import { bestJoins, families, isOpen, listed, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
 import { orderedKeys } from "../src/keys";
 import { inSight } from "../src/preview";
 import { FILTERS } from "../src/route";
@@ -40,6 +40,15 @@ describe("hits", () => {
     expect(ranks({ brings: "popul", generic: false })).toEqual([1]);
   });
 
+  it("that a person would hardly join are listed if asked for", () => {
+    const found = { query: { table: null, column: "c", cells: 1, size: 1 }, hits: [hit(1, [])], seconds: {} };
+    const ranks = (unlikely: boolean) =>
+      listed({ ...found, unlikely: [hit(2, [])] }, { ...FILTERS, unlikely }).map((one) => one.rank);
+    expect(ranks(false)).toEqual([1]);
+    expect(ranks(true)).toEqual([1, 2]);
+    expect(listed(found, { ...FILTERS, unlikely: true })).toHaveLength(1);
+  });
+
   it("are joined by meaning only where that adds matches", () => {
     const one = hit(1, []);
     expect(fittingJoin(one)).toBe("equi");
@@ -54,6 +63,11 @@ describe("hits", () => {
 
   it("are joined as the search asked while similar values may still come", () => {
     expect(fittingJoin(hit(1, []), "any")).toBe("any");
+  });
+
+  it("say that the chance of a join puts them below", () => {
+    const [first, second] = [{ ...hit(1, []), joinability: 0.5 }, { ...hit(2, []), probability: 0.2 }];
+    expect(rankedBy(second, [first, second])).toContain("chance");
   });
 
   it("say why they stand below hits of less joinability, if their figures tell", () => {

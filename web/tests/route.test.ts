@@ -23,6 +23,7 @@ const ROUTES: Route[] = [
       grouped: true,
       brings: HOSTILE,
       generic: false,
+      unlikely: true,
       open: ["t.csv#0", HOSTILE],
     },
   },

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import SOURCE, Argument, share
 from deepjoin.cli.output import say
-from deepjoin.show.text import Screen, aligned, printable
+from deepjoin.files import written_aside
+from deepjoin.show.text import Screen, aligned, count, printable
 
 if TYPE_CHECKING:
     from deepjoin.relating.relations import Relations
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         text = [getattr(found, f"to_{options.format}")()]
     if options.out:
-        with Path(options.out).open("w", encoding="utf-8") as file:
+        with written_aside(Path(options.out)) as aside, aside.open("w", encoding="utf-8") as file:
             file.writelines(text)
         say(f"{len(found):,} relations and {len(found.keys):,} keys in {options.out}")
     else:
@@ -74,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     for note in found.notes:
         say(note)
     if options.format == "table":
-        say(f"{len(found):,} relations, {len(found.keys):,} keys in {found.seconds:.1f} s")
+        relations, keys = count(len(found), "relation"), count(len(found.keys), "key")
+        say(f"{relations}, {keys} in {found.seconds:.1f} s")
         for one in found.undetected:
             ends = (
                 f"{one.child_table}.{'+'.join(one.child_columns)} -> "

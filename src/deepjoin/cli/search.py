@@ -23,9 +23,17 @@ from deepjoin.cli.arguments import (
     whole,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.model import FLAT, Column, Hit, Results, flat_row
+from deepjoin.model import FLAT, BetterKey, Column, Hit, Results, flat_row
 from deepjoin.progress import Progress, no_progress
-from deepjoin.show.text import Screen, aligned, one_line, printable, render_table, some
+from deepjoin.show.text import (
+    Screen,
+    aligned,
+    one_line,
+    printable,
+    render_table,
+    set_apart,
+    some,
+)
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -40,10 +48,14 @@ examples:
   deepjoin search data/ --values 'Oslo,Lima,Rome'
   cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line"""
 
+#: Longer keys that are listed for a table whose columns were all searched.
+_LONGER = 3
 #: Bytes of a file whose other columns are read for a longer key.
 _SMALL = 8 << 20
 #: Columns of more values show their hits by equal values while similar ones are looked up.
 _LARGE = 1_000
+#: How to list hits that were set apart.
+_LISTED = "--least 0 lists them"
 #: How to make those parts of an index that a build leaves out by default.
 _MADE = {"column vectors": ("encoder", "default"), "sketches": ("sketch", 768)}
 
@@ -81,6 +93,12 @@ ARGUMENTS = (
     ),
     VECTOR_STORE,
     Argument("--min-joinability T", "only hits with at least this coverage (0 to 1)", share),
+    Argument(
+        "--least P",
+        "set hits with a lower chance apart (0 to 1); default: those below .05 that would fill "
+        "the list, for --join any; 0 lists all",
+        share,
+    ),
     Argument("--group", "one hit a table", ("tables",)),
     Argument(
         "--time-limit SECONDS",
@@ -139,6 +157,8 @@ def run(options: argparse.Namespace) -> None:
         for one in every:
             name = {"query_column": _named(one)}
             writer.writerows(name | flat_row(hit) for hit in one.hits)
+            if one.unlikely:
+                say(f"{_named(one)}: {set_apart(one, _LISTED)}.")
     else:
         _print_tables(every, options)
 
@@ -151,7 +171,7 @@ def _shown_early(progress: Progress, options: argparse.Namespace) -> Callable[[R
         nonlocal is_first
         # Small columns are answered before a preview is read; the best key of a table may change.
         if is_first and results.query["size"] > _LARGE and results.hits and not results.others:
-            table = render_table(results, Screen.of(sys.stderr))
+            table = render_table(results, Screen.of(sys.stderr), _LISTED)
             print(f"by equal values\n{table}\n", file=sys.stderr)
         is_first = False
         if results.partial is not None:
@@ -228,7 +248,7 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         what = "tuples"
     print(f"{screen.paint(name, 'bold')}: {best.query['size']:,} distinct {what}")
     if best.hits:
-        print(render_table(best, screen))
+        print(render_table(best, screen, _LISTED))
         hit: Hit = best.hits[0]
         if hit.unmatched:
             lacking = some(list(map(one_line, hit.unmatched)), 5, hit.query_size - hit.matched)
@@ -241,12 +261,12 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
                 rule = f"{hit.table} by program: {program.text} ({program.covering})"
                 print(screen.wrap(printable(rule)))
             if hit.better is not None:
-                key = " ".join(f"-c {shlex.quote(name)}" for name in hit.better.on)
-                fewer = f"{hit.better.rows:,} rows instead of {hit.better.instead_of:,}"
-                print(screen.wrap(printable(f"{hit.table} with {key}: {fewer}")))
+                print(screen.wrap(_better_key(hit, hit.better)))
     elif not best.query["size"]:
         every = "every tuple has a missing part" if what == "tuples" else "every cell is missing"
         print(f"nothing to search with: {every} or blank")
+    elif best.unlikely:
+        print(render_table(best, screen, _LISTED))
     elif options.min_joinability:
         print(f"no column has a coverage of {options.min_joinability:.0%}")
     else:
@@ -255,10 +275,24 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         print("\nother columns of yours")
         rows = [("column", "best hit", "coverage")]
         for one in results[1:]:
-            row = ("-", "nothing matches")
+            row = ("-", "unlikely hits alone" if one.unlikely else "nothing matches")
             if one.hits:
                 hit = one.hits[0]
                 generic = f" [{hit.generic}]" if hit.generic else ""
                 row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
             rows.append((one.query["column"], *row))
         print(aligned(rows, screen))
+        longer = [(hit, hit.better) for one in results[1:] for hit in one.hits if hit.better]
+        # Of each table the likeliest, which several columns may lead to.
+        tables: dict[str, str] = {}
+        for hit, better in sorted(longer, key=lambda one: -one[0].probability):
+            tables.setdefault(hit.table, _better_key(hit, better))
+        if tables:
+            print("\nlonger keys")
+            print("\n".join(map(screen.wrap, list(tables.values())[:_LONGER])))
+
+
+def _better_key(hit: Hit, better: BetterKey) -> str:
+    key = " ".join(f"-c {shlex.quote(name)}" for name in better.on)
+    fewer = f"{better.rows:,} rows instead of {better.instead_of:,}"
+    return printable(f"{hit.table} with {key}: {fewer}")

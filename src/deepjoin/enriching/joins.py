@@ -314,7 +314,7 @@ def _searched(
         return found
     if all(_is_number(cell) for cell in column.cells[:1000] if cell):
         return found
-    return lake.search(column, count)
+    return lake.search(column, count, settings=SearchSettings(least=0))
 
 
 def _given_pairs(settings: EnrichSettings) -> set[tuple[str, str]]:

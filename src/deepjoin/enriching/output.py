@@ -24,18 +24,15 @@ def write_table(table: pa.Table, path: Path, neutralise: bool = False) -> None:
     Neutralised, a CSV file has a ``'`` before cells that a spreadsheet would run as formulas.
     """
     check_output(path)
-    try:
-        with written_aside(path) as aside:
-            if path.suffix.lower() == ".parquet":
-                import pyarrow.parquet as pq
+    with written_aside(path) as aside:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
 
-                pq.write_table(table, aside)
-            else:
-                import pyarrow.csv as csv
+            pq.write_table(table, aside)
+        else:
+            import pyarrow.csv as csv
 
-                csv.write_csv(_for_csv(table, neutralise), aside)
-    except OSError as error:
-        raise DeepJoinError(f"Cannot write {path}: {error.strerror or error}.") from None
+            csv.write_csv(_for_csv(table, neutralise), aside)
 
 
 def _for_csv(table: pa.Table, neutralise: bool) -> pa.Table:

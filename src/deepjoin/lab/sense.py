@@ -43,7 +43,7 @@ from deepjoin.relating.relations import (
 from deepjoin.search.hybrid import NameVectors
 from deepjoin.search.likely import HIT_FEATURES, QueryFacts
 from deepjoin.search.query import SearchQuery
-from deepjoin.settings import Vectors
+from deepjoin.settings import SearchSettings, Vectors
 
 #: Trees of each model; few, and shallow: there are some hundred foreign keys to learn from.
 _TREES: Mapping[str, Any] = {
@@ -358,7 +358,8 @@ def label_hits(
     rows, labels, numbers, groups = [], [], [], []
     for number, (query, right, group) in enumerate(queries):
         facts = QueryFacts(SearchQuery(query, lake.settings.profile))
-        for hit in lake.search(query, depth, exclude_table=query.table):
+        every = SearchSettings(least=0)
+        for hit in lake.search(query, depth, exclude_table=query.table, settings=every):
             segment, _ = lake.index.place(hit.table)
             column = np.array([segment.catalog.find_column(hit.table, hit.column)])
             meaning = names.similarity(query.name, segment, column)

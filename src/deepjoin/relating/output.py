@@ -118,14 +118,8 @@ class EdgeRows:
         """Write all rows to a file in the format of its ending; replaces an existing file."""
         target = Path(os.path.realpath(path))
         write = writer_of(target)
-        try:
-            with written_aside(target) as aside:
-                write(aside, self.batches())
-        except OSError as error:
-            reason = error.strerror or str(error).split("\n", 1)[0]
-            raise DeepJoinError(
-                f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
-            ) from error
+        with written_aside(target) as aside:
+            write(aside, self.batches())
 
 
 def _write_csv(path: Path, batches: Iterable[pa.RecordBatch]) -> None:

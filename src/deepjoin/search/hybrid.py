@@ -274,7 +274,7 @@ class SemanticSearch(Searcher):
         others = others[: options.columns]
         places = [(one.segment, one.column) for one in others]
         merged = SemanticRanking(query, places, lambda chosen: [others[at] for at in chosen])
-        merged.partial = ranking.partial
+        merged.partial, merged.is_by_chance = ranking.partial, True
         return merged
 
     def _ranked(

@@ -56,6 +56,8 @@ class SearchOptions:
     in_stages: bool = False
     #: Whether columns that match by a program are looked for.
     programs: bool = True
+    #: Hits with a lower probability are set apart; None: see `SearchSettings`.
+    least: float | None = 0.0
     #: Nearest columns that deepjoin-exact verifies.
     verified: int = SearchSettings.verified
     #: Entered while the index is read after the search: it says which file is damaged.
@@ -84,6 +86,7 @@ class SearchOptions:
             deadline=None if limit is None else monotonic() + limit,
             in_stages=settings.on_partial is not None,
             programs=settings.programs,
+            least=settings.least,
             verified=settings.verified,
             **others,
         )

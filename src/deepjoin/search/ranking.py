@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from deepjoin.arrays import Double, Int, Int32, Marks
 from deepjoin.lazy import cached_property
+from deepjoin.matching.names import home_of
 from deepjoin.model import Hit, Partial
 from deepjoin.search.candidates import Overlap
 from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
@@ -31,6 +32,12 @@ Key = Callable[[Int], Keys]
 _DIGITS = 4
 #: Chances that are nearer than this are equal: then more matching cells decide.
 CHANCE_DIGITS = 1
+#: Tables of one family come behind others that are at least so likely; how many are looked through
+#: for these, for each hit.
+_LIKELY, _THROUGH = 0.5, 40
+#: Hits below this are the last step of that order: one in twenty of them would be made.
+UNLIKELY = 0.05
+_NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 
@@ -39,6 +46,8 @@ class Ranking(ABC):
 
     #: What is missing if the search was not complete.
     partial: Partial | None = None
+    #: Whether columns are in the order of their probability.
+    is_by_chance = False
 
     def __init__(self, query: SearchQuery, places: Sequence[Place]) -> None:
         self.query, self.places = query, places
@@ -215,11 +224,78 @@ def rank_by_meaning(
 ) -> SemanticRanking:
     """Put scored columns of all segments in one order, and keep the best that match a cell.
 
-    Joins of kind "any" are ordered by their probability; the others by the score. ``facts`` may
-    know columns from an earlier step.
+    Joins of kind "any" are ordered by their probability, and those of one family of tables do not
+    stay together; the others by the score. ``facts`` may know columns from an earlier step.
     """
-    size, name = len(query), query.name
+    size = len(query)
     facts = facts or QueryFacts(query)
+    pairs = _in_order(facts, scored, k, threshold, demote=demote)
+    is_any = any(scores.join == "any" for scores in scored)
+    if is_any and _by_family(facts, pairs)[1]:
+        most = None if k is None else _THROUGH * k
+        first, alike, rest = _by_family(
+            facts, _in_order(facts, scored, most, threshold, demote=demote)
+        )
+        pairs = [*first, *alike, *rest][:k]
+
+    def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
+        some = [pairs[place] for place in chosen]
+        return [
+            replace(
+                scores.match(row, size, tau, found_by),
+                probability=facts.chances(scores)[row],
+            )
+            for scores, row in some
+        ]
+
+    places = [(scores.segment, int(scores.columns[row])) for scores, row in pairs]
+    ranking = SemanticRanking(query, places, matches)
+    ranking.is_by_chance = is_any
+    return ranking
+
+
+def _by_family(
+    facts: QueryFacts, pairs: Sequence[tuple[ColumnScores, int]]
+) -> tuple[list[tuple[ColumnScores, int]], ...]:
+    """Separate the likely columns of further tables of a family from those before them, and after.
+
+    Days of a forecast and years of a list would fill the page. What a person accepted stays first.
+    """
+    parts: tuple[list[tuple[ColumnScores, int]], ...] = ([], [], [])
+    seen = set[Hashable]()
+    for pair in pairs:
+        scores, row = pair
+        chance = facts.chances(scores)[row]
+        if parts[2] or round(chance, CHANCE_DIGITS) < _LIKELY:
+            parts[2].append(pair)
+            continue
+        family = _family(scores.segment, int(scores.columns[row]))
+        parts[family in seen and chance < 1].append(pair)
+        seen.add(family)
+    return parts
+
+
+def _family(segment: Segment, column: int) -> Hashable:
+    """Say which tables are one family: of one folder or database, or numbered, and alike."""
+    catalog, table = segment.catalog, table_of(segment, column)
+    known = catalog.table(int(catalog.column_tables[column])).columns
+    if not known:  # a collection of columns, which no place holds together
+        return table
+    place = home_of(table) or _NUMBER.sub("#", table)
+    return place, catalog.column_names[column], frozenset(one.name for one in known)
+
+
+def _in_order(
+    facts: QueryFacts,
+    scored: Sequence[ColumnScores],
+    k: int | None,
+    threshold: float,
+    *,
+    demote: bool,
+) -> list[tuple[ColumnScores, int]]:
+    """Return the best k columns that match a cell, each as a row of the scores of its segment."""
+    query, name = facts.query, facts.query.name
+    size = len(query)
     pairs: list[tuple[ColumnScores, int]] = []
     keys: list[tuple[float, ...]] = []
     for scores in scored:
@@ -259,20 +335,7 @@ def rank_by_meaning(
         best += sorted(tied, key=by_name) if len(tied) > 1 else tied
         if k is not None and len(best) >= k:
             break
-    pairs = [pairs[number] for number in best[:k]]
-
-    def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
-        some = [pairs[place] for place in chosen]
-        return [
-            replace(
-                scores.match(row, size, tau, found_by),
-                probability=facts.chances(scores)[row],
-            )
-            for scores, row in some
-        ]
-
-    places = [(scores.segment, int(scores.columns[row])) for scores, row in pairs]
-    return SemanticRanking(query, places, matches)
+    return [pairs[number] for number in best[:k]]
 
 
 def _may_be_best(first: Double, scores: Double, k: int) -> Marks:

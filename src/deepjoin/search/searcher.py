@@ -8,18 +8,22 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import compress
+from operator import not_
 from threading import Lock
 from time import perf_counter
 
 from deepjoin.model import Column, Hit, Partial, Results
 from deepjoin.search.likely import with_decision
 from deepjoin.search.query import SearchOptions
-from deepjoin.search.ranking import Ranking
+from deepjoin.search.ranking import UNLIKELY, Ranking
 
 #: Searchers kept by a lake: callers choose tau, and each tau has a searcher.
 _KEPT = 16
 #: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
 _COINCIDENCE = 0.1
+#: The first hit covers most of a query from this share on.
+_MOST = 0.5
 #: So few values are found in many columns; a lake does not index such columns either.
 _FEW = 5
 
@@ -64,9 +68,11 @@ class Searcher(ABC):
             hits = tuple(_hits(ranking, options))
             if decided := options.decided(query):
                 hits = tuple(with_decision(hit, decided) for hit in hits)
+            hits, unlikely = set_apart(hits, options, ranking.is_by_chance and bool(query.name))
             seconds = watch.stop("verify")
             ranking.query.reading = partial(_measuring, seconds, options)
-            yield Results(ranking.query.described(), hits, seconds, ranking.partial)
+            described = ranking.query.described()
+            yield Results(described, hits, seconds, ranking.partial, unlikely=unlikely)
 
     def _rankings(
         self, watch: Stopwatch, query: Column, options: SearchOptions
@@ -77,6 +83,31 @@ class Searcher(ABC):
     @abstractmethod
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
         """Rank the columns of the lake; laps are "encode" and "candidates"."""
+
+
+def set_apart(
+    hits: Sequence[Hit], options: SearchOptions, is_weighed: bool
+) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
+    """Separate the hits that a person would hardly make a join of.
+
+    Unless the caller says what is unlikely, only where hits were ranked by probability and a name
+    was there to weigh. A list with room left is all there is, but for hits without a match; and
+    the first stays if most of the query matches.
+    """
+    least = options.least
+    if least == 0 or (least is None and (not is_weighed or options.threshold > 0)):
+        return tuple(hits), ()
+    if least is not None:
+        likely = [hit.probability >= least for hit in hits]
+    else:
+        is_full = len(hits) == options.k
+        likely = [
+            hit.probability >= UNLIKELY
+            or bool(hit.matched and not is_full)
+            or (place == 0 and hit.joinability >= _MOST)
+            for place, hit in enumerate(hits)
+        ]
+    return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
 
 
 @contextmanager

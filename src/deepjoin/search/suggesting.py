@@ -90,7 +90,10 @@ def _better(segments: Sequence[Segment], table: _QueryTable, hit: Hit) -> Better
 def _longer(
     table: _QueryTable, segment: Segment, first: int, theirs: Sequence[int]
 ) -> BetterKey | None:
-    """Add one pair of columns after the other, each time the one that joins the fewest rows."""
+    """Add one pair of columns after the other, each time the one that joins the fewest rows.
+
+    Of those that make the key unique, the one that keeps most rows matched is added.
+    """
     keys = key_columns(segment)
     rows = TableRows(keys, ())
     mine, target = table.ranks(table.own, segment, first), rows.ranks(first).astype(np.int64)
@@ -98,10 +101,10 @@ def _longer(
     chosen = [(table.own, first)]
     # With all columns that could be added, a table that repeats rows still has no unique key.
     possible = dict.fromkeys(other for _, other in _pairs(table, segment, theirs, chosen))
-    if not possible or not rows.is_unique((first, *possible)):
+    if not (matched and possible and rows.is_unique((first, *possible))):
         return None
     while len(chosen) <= min(_ADDED, MOST_PARTS - 1):
-        best: tuple[int, int, tuple[int, int], Int, Int] | None = None
+        best: tuple[tuple[bool, int], int, tuple[int, int], Int, Int] | None = None
         for pair in _pairs(table, segment, theirs, chosen):
             table.work -= len(target)
             if table.work < 0:
@@ -110,13 +113,14 @@ def _longer(
             longer = _combined(mine, table.ranks(pair[0], segment, pair[1]), size)
             other = _combined(target, rows.ranks(pair[1]), size)
             found, joined, most = _joined(longer, other)
-            if found >= _KEPT * matched and (best is None or joined < best[0]):
-                best = joined, most, pair, longer, other
+            rank = most > 1, joined if most > 1 else -found
+            if found >= _KEPT * matched and (best is None or rank < best[0]):
+                best = rank, joined, pair, longer, other
         if best is None:
             return None
-        joined, most, pair, mine, target = best
+        (repeats, _), joined, pair, mine, target = best
         chosen.append(pair)
-        if most <= 1:
+        if not repeats:
             return BetterKey(
                 tuple(table.columns[one].name for one, _ in chosen),
                 tuple(keys.name(other) for _, other in chosen),

@@ -107,10 +107,9 @@ def results_html(results: Results) -> str:
         f'<div class="dj-head"><b>{name}</b>{where}'
         f'<span class="dj-quiet">{" · ".join(facts)}</span></div>'
     )
-    if not hits:
-        return _page(head + _no_hits(results))
     cards = "".join(_card(hit, hit.rank <= _UNFOLDED) for hit in hits[:_CARDS])
-    return _page(head + cards + _further_hits(hits[_CARDS:]))
+    further = _further_hits(hits[_CARDS:]) + _further_hits(results.unlikely, "unlikely hit")
+    return _page(head + (cards or _no_hits(results)) + further)
 
 
 def matches_html(found: Matches) -> str:
@@ -292,11 +291,13 @@ def _card(hit: Hit, unfolded: bool) -> str:
         f"<b>{_text(hit.cardinality)}</b> {cardinality_words(hit.cardinality)}",
         f"{_text(hit.type)} column",
         f"found by {_text(found_by_words(hit.found_by), _TITLE)}",
+        f"chance that a person would make this join: {hit.probability:.2f}",
     ]
     body = [
         f'<div class="dj-warning">{_text(warning, _TITLE)}</div>' if warning else "",
         f'<div class="dj-bars">{bars}</div>',
         f'<div class="dj-facts">{" · ".join(facts)}</div>',
+        f'<div class="dj-warning">{_text(str(hit.better), _TITLE)}</div>' if hit.better else "",
         *(_program(program) for program in hit.programs),
         *_sections(hit),
     ]
@@ -365,7 +366,7 @@ def _chips(chips: Iterable[str], total: int) -> str:
     return f'<div class="dj-chips">{"".join(drawn)}{last}</div>'
 
 
-def _further_hits(hits: Sequence[Hit]) -> str:
+def _further_hits(hits: Sequence[Hit], what: str = "more hit") -> str:
     """List the hits that have no card, to be unfolded."""
     if not hits:
         return ""
@@ -380,7 +381,7 @@ def _further_hits(hits: Sequence[Hit]) -> str:
     shares = f"{_percent(min(covered))} to {_percent(max(covered))}"
     return (
         f'<details class="dj-card"><summary><span class="dj-rank">…</span><span class="dj-name">'
-        f"{count(len(hits), 'more hit')}, numbers {hits[0].rank:,} to {hits[-1].rank:,}</span>"
+        f"{count(len(hits), what)}, numbers {hits[0].rank:,} to {hits[-1].rank:,}</span>"
         f'<span class="dj-quiet">{shares}</span></summary>'
         f'<div class="dj-body"><div class="dj-lines">{lines}</div>{last}</div></details>'
     )

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from deepjoin.store.catalog import TableEntry
 
 _EXAMPLES = 3
-_HEAD = ("#", "table", "column", "coverage", "matched", "reverse", "cardinality", "why")
+_HEAD = ("#", "table", "column", "coverage", "matched", "reverse", "cardinality", "chance", "why")
+#: Where the hits are that a table leaves out because a person would hardly make the joins.
+_UNLIKELY = "results.unlikely"
 #: The text at the end of a row: its most characters, and the columns that it needs beside names.
 _LONGEST_TEXT, _LEAST_TEXT = 160, 24
 #: Columns of a terminal below which no name is cut, and no text is moved.
@@ -104,21 +107,30 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     )
 
 
-def render_table(results: Results, screen: Screen = Screen()) -> str:
-    """Draw the hits as a table."""
+def render_table(results: Results, screen: Screen = Screen(), unlikely: str = _UNLIKELY) -> str:
+    """Draw the hits as a table; ``unlikely`` says where those are that were set apart."""
+    below = _incomplete(results) + (f"\n{text}" if (text := set_apart(results, unlikely)) else "")
     if not results.hits:
-        return "no joinable column found" + _incomplete(results)
+        return ("no likely hit" if results.unlikely else "no joinable column found") + below
     rows: list[tuple[str, ...]] = [_HEAD]
     styles: dict[tuple[int, int], str] = {}
     for row, hit in enumerate(results.hits, 1):
         shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
-        rows.append(
-            (str(hit.rank), hit.table, ", ".join(hit.columns), *shares, hit.cardinality, _why(hit))
-        )
+        names = str(hit.rank), hit.table, ", ".join(hit.columns)
+        rows.append((*names, *shares, hit.cardinality, f"{hit.probability:.2f}", _why(hit)))
         if hit.joinability >= _FAIR and not hit.generic:
             styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"
-    return aligned(rows, screen, styles=styles) + _incomplete(results)
+    return aligned(rows, screen, styles=styles) + below
+
+
+def set_apart(results: Results, where: str = _UNLIKELY) -> str:
+    """Say how many hits were set apart because a person would hardly make the joins."""
+    if not results.unlikely:
+        return ""
+    most = ceil(100 * max(hit.probability for hit in results.unlikely)) / 100
+    found = count(len(results.unlikely), "unlikely hit")
+    return f"and {found} with a chance of {most:.2f} at most: {where}"
 
 
 def render_matches(found: Matches, screen: Screen = Screen()) -> str:
@@ -192,7 +204,7 @@ def render_entry(entry: TableEntry, screen: Screen = Screen()) -> str:
 def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> str:
     """Draw what an enrichment added, or could add."""
     if found["offers"]:
-        rows = [("column", "table", "via", "your rows", "new", "probability", "such as")]
+        rows = [("column", "table", "via", "your rows", "new", "chance", "such as")]
         rows += [
             (
                 one["column"],
@@ -216,7 +228,7 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
     interval = f"gain {low:+.3f} to {high:+.3f}"
     if not found["steps"]:
         return f"{line}: no table of the lake is sure to help ({interval})"
-    drawn = [("table", "via", "your rows", "probability", "gain", "", "adds")]
+    drawn = [("table", "via", "your rows", "chance", "gain", "", "adds")]
     most = max(abs(step["gain"] or 0) for step in found["steps"]) or 1
     depths: list[int] = []
     for step in found["steps"]:

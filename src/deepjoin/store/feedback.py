@@ -191,14 +191,9 @@ class Feedback(Sequence[Decision]):
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write the decisions to a JSON file, for another index or a copy; returns their number."""
         decisions = self.to_dict()
-        try:
-            with written_aside(Path(path)) as aside:
-                text = json.dumps(decisions, indent=1, ensure_ascii=False) + "\n"
-                aside.write_text(text, "utf-8")
-        except OSError as error:
-            raise DeepJoinError(
-                f"Cannot write {path}: {error.strerror}. Choose a folder that exists and has room."
-            ) from None
+        with written_aside(Path(path)) as aside:
+            text = json.dumps(decisions, indent=1, ensure_ascii=False) + "\n"
+            aside.write_text(text, "utf-8")
         return len(decisions["decisions"])
 
     def read(self, path: str | os.PathLike[str]) -> int:

@@ -630,6 +630,8 @@ export interface Results {
   partial?: Partial;
   /** The other columns of a table of yours, best key first, when all were searched. */
   others?: Results[];
+  /** The further hits, whose probability is so low that a person would hardly make the join. */
+  unlikely?: Hit[];
 }
 
 /** A joined table that was written to the server's output folder. */
@@ -655,6 +657,8 @@ export interface SearchRequest {
   method?: string;
   tau?: number | null;
   min_joinability?: number | null;
+  /** Hits with a lower probability come apart, in `unlikely` */
+  least?: number | null;
   group?: "tables" | null;
   exclude_table?: string | null;
   matches?: number;

@@ -50,6 +50,7 @@ export function HitCard({ hit, alike, body, source, column, also, early, ranked,
       <Brings hit={hit} />
       <p class="cardinality">
         <span class="badge">{hit.cardinality}</span> {cardinality(hit.cardinality)}
+        <span class="hint"> · chance that a person would make this join: {percent(hit.probability)}</span>
       </p>
       <LongerKey hit={hit} source={source} />
       <div class="actions">
@@ -166,7 +167,8 @@ function Evidence({ hit: found, body }: { hit: Hit; body: SearchBody }) {
   const [wanted, setWanted] = useState(false);
   const all = { ...body, matches: ALL_SHOWN };
   const full = useRequest(wanted ? `search ${JSON.stringify(all)}` : null, (signal) => api.search(all, signal));
-  const hit = full.data?.hits.find(({ column_id }) => column_id === found.column_id) ?? found;
+  const every = full.data ? [...full.data.hits, ...(full.data.unlikely ?? [])] : [];
+  const hit = every.find(({ column_id }) => column_id === found.column_id) ?? found;
   const matched = Math.max(hit.equi.matched, hit.semantic?.matched ?? 0);
   const unmatched = hit.query_size - matched;
   const more = wanted ? null : <ShowAll onClick={() => setWanted(true)} />;

@@ -3,7 +3,7 @@
 import { api } from "../api/service";
 import type { Results, SearchBody, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { families, isOpen, rankedBy, searchBody, shownHits, toggled } from "../hits";
+import { families, isOpen, listed, rankedBy, searchBody, shownHits, toggled } from "../hits";
 import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
@@ -13,7 +13,7 @@ import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { Select } from "../parts/Choice";
 import { FILTERS, type Filters, type Route } from "../route";
-import { count, counted, shorten } from "../words";
+import { count, counted, percent, shorten } from "../words";
 import { FilterPanel } from "./FilterPanel";
 import { HitCard } from "./HitCard";
 import { Lost, useTable } from "./TableView";
@@ -141,10 +141,12 @@ interface HitsProps extends SearchProps {
 }
 
 function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
-  const hits = shownHits(found.hits, filters);
-  if (found.hits.length === 0) return <NothingJoins filters={filters} onChange={onChange} />;
-  if (hits.length === 0) return <AllFiltered found={found.hits.length} onChange={onChange} />;
-  const hidden = found.hits.length - hits.length;
+  const all = listed(found, filters);
+  const hits = shownHits(all, filters);
+  const unlikely = <Unlikely found={found} filters={filters} onChange={onChange} />;
+  if (all.length === 0) return found.unlikely ? unlikely : <NothingJoins filters={filters} onChange={onChange} />;
+  if (hits.length === 0) return <AllFiltered found={all.length} onChange={onChange} />;
+  const hidden = all.length - hits.length;
   const groups = families(hits);
   const folded = hits.length - groups.length;
   return (
@@ -170,13 +172,14 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
               column={column}
               also={filters.also}
               early={found.partial !== undefined}
-              ranked={rankedBy(hit, found.hits)}
+              ranked={rankedBy(hit, all)}
               open={isOpen(hit, filters.open)}
-              onToggle={() => onChange({ open: toggled(filters.open, hit, found.hits) }, true)}
+              onToggle={() => onChange({ open: toggled(filters.open, hit, all) }, true)}
             />
           ) : null,
         )}
       </ol>
+      {unlikely}
       <More found={found} filters={filters} onChange={onChange} />
     </>
   );
@@ -188,11 +191,24 @@ function seconds(time: number): string {
 
 function More({ found, filters, onChange }: Pick<HitsProps, "found" | "filters" | "onChange">) {
   const most = useLake()?.limits.k ?? filters.k;
-  if (found.hits.length < filters.k || filters.k >= most) return null;
+  if (found.hits.length + (found.unlikely?.length ?? 0) < filters.k || filters.k >= most) return null;
   const next = Math.min(most, filters.k * 2);
   return (
     <button type="button" class="wide" onClick={() => onChange({ k: next })}>
       Show up to {next} hits
+    </button>
+  );
+}
+
+/** Shows or hides the hits that a person would hardly make joins of, and says how many there are. */
+function Unlikely({ found, filters, onChange }: Pick<HitsProps, "found" | "filters" | "onChange">) {
+  const { unlikely } = found;
+  if (!unlikely) return null;
+  const most = percent(Math.max(...unlikely.map(({ probability }) => probability)));
+  return (
+    <button type="button" class="wide" onClick={() => onChange({ unlikely: !filters.unlikely }, true)}>
+      {filters.unlikely ? "Hide" : "Show"} {counted(unlikely.length, "unlikely hit")}: the chance that a person would
+      make these joins is {most} or less
     </button>
   );
 }

@@ -42,14 +42,15 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
   AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow' AND schema = 'main')
 """
 
+# Virtual tables, which have no page, declare nothing, and their module may not be there.
 _FOREIGN_KEYS = """
 SELECT m.name, k.id, k."table", k."from", k."to"
 FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) k
-WHERE m.type = 'table' ORDER BY m.name, k.id, k.seq
+WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.name, k.id, k.seq
 """
 _PRIMARY_KEYS = """
 SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
-WHERE m.type = 'table' AND c.pk > 0 ORDER BY m.name, c.pk
+WHERE m.type = 'table' AND m.rootpage > 0 AND c.pk > 0 ORDER BY m.name, c.pk
 """
 
 

@@ -95,6 +95,9 @@ class SearchRequest(RequestPart):
     method: Name = "hybrid"
     tau: Cosine | None = None
     min_joinability: Share | None = None
+    least: Share | None = Field(
+        None, description="Hits with a lower probability come apart, in `unlikely`"
+    )
     group: Literal["tables"] | None = None
     exclude_table: Name | None = None
     matches: int = Field(12, ge=0, le=1000)

@@ -196,6 +196,7 @@ def _search(
             keys="together" if isinstance(request.query, LakeKey | UploadKey) else "each",
             beside=_beside(service, request),
             matches=request.matches,
+            least=request.least,
             time_limit=max(_LEAST, late - monotonic()),
             on_partial=on_partial,
         ),

@@ -156,7 +156,9 @@ class HitAnswer:
     """All columns of the key, in the order of the query's; one for a query of one column."""
     type: str
     joinability: float
-    """What hits are ranked by, for the kind of join that was requested."""
+    """Share of the query's values that match, for the kind of join that was requested."""
+    probability: float
+    """The chance that a person who knows both tables would make this join; orders join any."""
     query_size: int
     """Distinct values of the query."""
     target_size: int
@@ -170,6 +172,8 @@ class HitAnswer:
     """The cardinality in words."""
     warning: str
     """Set for keys that match everything, such as row numbers."""
+    longer_key: str
+    """Where rows would multiply: columns of both tables that make the key unique."""
     found_by: Sequence[str]
     programs: Sequence[str]
     """Rules that make values match, in words; a join of kind any applies them."""

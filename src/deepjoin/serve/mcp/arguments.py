@@ -125,6 +125,11 @@ class SearchArguments(QueryArguments):
     min_joinability: Share = Field(
         default=0.0, description="share of the query's distinct values that a hit must have"
     )
+    least: Share | None = Field(
+        default=None,
+        description="least probability of a hit; 0 lists unlikely ones too, which are left out of "
+        "join any by default",
+    )
     one_per_table: bool = Field(default=False, description="only the best column of a table")
 
 

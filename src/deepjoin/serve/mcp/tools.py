@@ -53,7 +53,7 @@ from deepjoin.serve.mcp.arguments import (
 )
 from deepjoin.serve.saving import JoinLimits, save_join
 from deepjoin.settings import JoinSettings, SearchSettings, fields_of
-from deepjoin.show.text import cardinality_words, count, generic_words, one_line
+from deepjoin.show.text import cardinality_words, count, generic_words, one_line, set_apart
 from deepjoin.show.wording import in_tool_arguments
 from deepjoin.store.directory import SAMPLES, column_facts, column_values
 
@@ -255,7 +255,7 @@ class AgentSession:
         cutter, report = Cutter(), self.lake.report
         keys = "together" if isinstance(args.column, list) else "each"
         group = "tables" if args.one_per_table else None
-        settings = SearchSettings(group=group, keys=keys, matches=_CELLS)
+        settings = SearchSettings(group=group, keys=keys, matches=_CELLS, least=args.least)
 
         def searched(k: int, least: float) -> Results:
             return self.lake.search(
@@ -288,6 +288,8 @@ class AgentSession:
                 for one in cutter.some(results.others, _COLUMNS, "other columns")
             ],
         )
+        if results.unlikely:
+            cutter.note(set_apart(results, "least=0 lists them"))
         if results:
             if len(results) == args.k:
                 cutter.note(f"there may be more than {args.k} hits; ask for a larger k")
@@ -430,12 +432,20 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         "equal_or_similar": None if semantic is None else _coverage(semantic),
         "rows_meet": cardinality_words(hit.cardinality),
         "warning": generic_words(hit.generic),
+        "longer_key": _longer_key(hit),
         "programs": [program.text for program in hit.programs],
         "brings": cutter.some(hit.brings.columns, _BROUGHT, "new columns"),
         "also": [one.column for one in cutter.some(hit.also, _ALSO, "other columns")],
         "suggested_join": "equi" if semantic is None else hit.join,
     }
     return HitAnswer(**fields_of(HitAnswer, hit) | changed)
+
+
+def _longer_key(hit: Hit) -> str:
+    if hit.better is None:
+        return ""
+    key = f"{', '.join(hit.better.on)} = {', '.join(hit.better.columns)}"
+    return f"{key}: {hit.better.rows:,} rows instead of {hit.better.instead_of:,}"
 
 
 def _coverage(evidence: EquiEvidence | SemanticEvidence) -> ToolCoverage:
