@@ -17,6 +17,7 @@ from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
+from deepjoin.matching.careful import AlikePairs, look_alike
 from deepjoin.matching.trees import Trees, TreeSum
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
@@ -338,3 +339,31 @@ def test_the_leading_scores_are_those_of_a_sort(rows: list[tuple[int, float]], c
             assert candidates.leading(owners, scores, count).tolist() == wanted
         finally:
             candidates._MANY = before
+
+
+_NAMES = ("Anna Smith", "Anna Smyth", "Foods Ltd", "Optics Ltd", "gate 7", "gate 8", "Oslo")
+
+
+@given(st.lists(st.lists(st.tuples(*[st.sampled_from(_NAMES)] * 2), max_size=6), max_size=4))
+def test_groups_are_judged_as_if_each_were_alone(drawn: list[list[tuple[str, str]]]) -> None:
+    groups = [
+        AlikePairs([a for a, _ in pairs], [b for _, b in pairs], np.full(len(pairs), 0.7))
+        for pairs in drawn
+    ]
+    alone = [look_alike([group], 0.3)[0].tolist() for group in groups]
+    assert [marks.tolist() for marks in look_alike(groups, 0.3)] == alone
+
+
+def test_trees_that_see_what_all_rows_have_in_common_add_up_the_same() -> None:
+    trees = Trees.load(
+        {
+            "base": 0.0,
+            "trees": [
+                [[0, 0.5, 1, 2, 0], [0, 0, 1, 1, 1.0], [1, 0.5, 3, 4, 0], [0, 0, 3, 3, 2.0],
+                 [0, 0, 4, 4, 3.0]],
+            ],
+        }
+    )  # fmt: skip
+    rows = np.stack([np.linspace(0, 1, 100), np.full(100, 0.7)], axis=1).astype(np.float32)
+    assert np.allclose(trees.total(rows), np.where(rows[:, 0] <= 0.5, 1.0, 3.0))
+    assert np.allclose(trees.total(rows[:, ::-1]), 2.0 + (rows[:, 0] > 0.5))

@@ -336,6 +336,29 @@ def test_a_large_query_is_looked_up_by_a_sample_of_its_words(
 
 
 @pytest.mark.slow
+def test_more_lists_are_looked_at_where_few_columns_are_found(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepjoin.store.cell_vectors.LISTS_FROM", 100)
+    names = many_names()
+    tables = [names[at : at + 60] for at in range(0, 600, 60)]
+    lake = make_lake([Column(of, "place", f"t{at}") for at, of in enumerate(tables)])
+    near, asked = CellVectors.near, list[Any]()
+
+    def noted(self: CellVectors, *given: Any) -> Any:
+        asked.append(given[-1])
+        return near(self, *given)
+
+    monkeypatch.setattr(CellVectors, "near", noted)
+    query = [f"{name.title()} (city)" for name in names[60:70]]
+    for sparse, probes in ((0, [6]), (500, [6, 48])):
+        monkeypatch.setattr("deepjoin.search.hybrid._SPARSE", sparse)
+        asked.clear()
+        assert len(lake.search(query, 1, join="semantic")) == 1
+        assert asked == probes
+
+
+@pytest.mark.slow
 def test_a_table_is_searched_by_every_column_best_key_first(two_sides: Lake) -> None:
     table = {
         "n": [1, 2, 3],

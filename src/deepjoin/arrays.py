@@ -275,6 +275,9 @@ def settled(one: Any, whole: bool) -> Any:
     if isinstance(one, StoredArray):
         if whole:
             one.guard.whole()
+            pages = _pages(one)
+            if pages is not None and pages.ahead is not None:
+                pages.ahead[:], pages.is_there = True, True
         return one if one.guard.left else one.mapped
     if isinstance(one, Strings):
         one.settle(whole)
@@ -291,6 +294,8 @@ class _Pages(mmap.mmap):
     start = 0
     #: Marks pages that were read ahead; None while the system reads ahead by itself.
     ahead: Marks | None = None
+    #: Whether all of them were.
+    is_there = False
 
 
 def _pages(array: Any) -> _Pages | None:
@@ -321,7 +326,9 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
     Does something only where lookups are expected, and once for each page.
     """
     pages = _pages(array)
-    if pages is None or pages.ahead is None or 0 < np.size(starts) < np.ndim(starts) * _FEW:
+    if pages is None or pages.ahead is None or pages.is_there:
+        return
+    if 0 < np.size(starts) < np.ndim(starts) * _FEW:
         return
     stride = array.strides[0]
     first = np.atleast_1d(np.asarray(starts, np.int64))

@@ -60,18 +60,31 @@ class Grams:
 
 
 class GramSpace:
-    """Trigrams of two columns with their weights: rare ones weigh more."""
+    """Trigrams of two columns with their weights: rare ones weigh more.
 
-    def __init__(self, left: list[str], right: list[str]) -> None:
+    With ``groups``, the pair of columns that each value is of, several such pairs: a trigram then
+    has a weight in each.
+    """
+
+    def __init__(
+        self, left: list[str], right: list[str], groups: tuple[Int, Int] | None = None
+    ) -> None:
         sides = Grams.of(left), Grams.of(right)
         known, numbers = np.unique(
             np.concatenate([side.grams for side in sides]), return_inverse=True
         )
+        values: Int | int = len(left) + len(right)
+        if groups is not None:
+            owners = [of[side.owners] for of, side in zip(groups, sides, strict=True)]
+            numbers = np.concatenate(owners) * len(known) + numbers
+            apart, numbers = np.unique(numbers, return_inverse=True)
+            values = np.bincount(np.concatenate(groups))[apart // len(known)]
+            known = apart
         split = len(sides[0].grams)
         self.left = Grams(sides[0].starts, numbers[:split])
         self.right = Grams(sides[1].starts, numbers[split:])
         counts = np.bincount(numbers, minlength=len(known))
-        self.weights: Double = np.log1p((len(left) + len(right)) / np.maximum(counts, 1)) ** 2
+        self.weights: Double = np.log1p(values / np.maximum(counts, 1)) ** 2
         self._count = len(known)
 
     def norms(self, side: Grams) -> Double:

@@ -9,6 +9,7 @@ things by nature. Both are boosted trees shipped as numbers (docs/decisions/0032
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -74,7 +75,8 @@ class ComparedColumns:
             [ValueWords.of(value) for value in right],
         )
         self.weights = WordWeights(*self.words)
-        self.space = GramSpace(*([one.text for one in side] for side in self.words))
+        left_texts, right_texts = ([one.text for one in side] for side in self.words)
+        self.space = GramSpace(left_texts, right_texts)
         self.grams = self.space.left, self.space.right
         self._encoder = encoder
         self.vectors: tuple[Float, Float] | None = None
@@ -295,26 +297,56 @@ def with_knowledge(chances: Double, rows: Float) -> Double:
     return np.where(contrary, np.minimum(chances, _DOUBTFUL), chances)
 
 
-def look_alike(left: list[str], right: list[str], cosines: Double, least: float) -> Marks:
-    """Mark values at the same place of two lists that share a word but are probably two things.
+class AlikePairs(NamedTuple):
+    """Values at the same place of two lists, and the cosines of their vectors."""
+
+    left: list[str]
+    right: list[str]
+    cosines: Double
+
+
+def look_alike(groups: Sequence[AlikePairs], least: float) -> list[Marks]:
+    """Mark pairs of each group that share a word but are probably two things.
 
     It looks at the two values alone, and at how rare their words are in the two lists. Values
     without a common word are left to the cell encoder, which knows codes and abbreviations.
     """
-    found = np.zeros(len(left), bool)
-    words = {value: ValueWords.of(value).distinct for value in (*left, *right)}
-    common = [not words[a].isdisjoint(words[b]) for a, b in zip(left, right, strict=True)]
-    some = np.flatnonzero(common)
-    if len(some) == 0:
+    found = [np.zeros(len(group.left), bool) for group in groups]
+    texts: tuple[list[str], list[str]] = [], []
+    owners: tuple[list[int], list[int]] = [], []
+    places: tuple[list[int], list[int]] = [], []
+    compared, cosines, pairs = [], [], []
+    for number, group in enumerate(groups):
+        known = {value: ValueWords.of(value) for value in (*group.left, *group.right)}
+        both = zip(group.left, group.right, strict=True)
+        some = [
+            at for at, (a, b) in enumerate(both)
+            if not known[a].distinct.isdisjoint(known[b].distinct)
+        ]  # fmt: skip
+        if not some:
+            continue
+        words, at = [], []
+        for side, values in enumerate(group[:2]):
+            different = {value: place for place, value in enumerate(dict.fromkeys(values))}
+            at.append(np.array([different[values[one]] for one in some], np.int64))
+            places[side].extend((at[side] + len(texts[side])).tolist())
+            words.append([known[value] for value in different])
+            texts[side].extend(one.text for one in words[side])
+            owners[side].extend([number] * len(different))
+        sides = words[0], words[1]
+        compared.append(pair_features(sides, at[0], at[1], WordWeights(*sides))[0])
+        cosines.append(group.cosines[some])
+        pairs.append((number, some))
+    if not pairs:
         return found
-    mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
-    places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
-    pair = ComparedColumns(mine, theirs, None)
-    rows = pair.described(
-        np.array([places[0][left[at]] for at in some], np.int64),
-        np.array([places[1][right[at]] for at in some], np.int64),
-    ).rows
-    rows[:, 1] = cosines[some]
+    space = GramSpace(*texts, (np.array(owners[0]), np.array(owners[1])))
+    spelled = space.cosines(np.array(places[0]), np.array(places[1]), (space.left, space.right))
+    apart = np.zeros(len(spelled))  # what the vectors of the words that differ would say
+    rows = np.column_stack([spelled, np.concatenate(cosines), np.concatenate(compared), apart])
+    rows = rows.astype(np.float32)
     chances = with_knowledge(_models()["first"].chance(rows), rows)
-    found[some] = (chances < least) & (rows[:, 2] > 0)
+    doubtful = (chances < least) & (rows[:, 2] > 0)
+    ends = np.cumsum([len(some) for _, some in pairs])
+    for (number, some), marks in zip(pairs, np.split(doubtful, ends[:-1]), strict=True):
+        found[number][some] = marks
     return found

@@ -44,19 +44,26 @@ class TreeSum:
     def __call__(self, rows: Array) -> Double:
         """Add up the trees for each row of features."""
         # In single precision, as the thresholds were chosen.
-        rows = np.ascontiguousarray(rows, np.float32)
+        rows = np.asarray(rows, np.float32)
         found = np.empty(len(rows))
         if len(rows) < _FEW or self._masks is None:
             for start in range(0, len(rows), _WALKED):
                 found[start : start + _WALKED] = self._walked(rows[start : start + _WALKED])
             return found
         tables, values = self._masks
-        places = [np.searchsorted(known, rows[:, feature]) for feature, known, _ in tables]
+        # What all rows have in common, such as what a query is, is looked up once.
+        whole, varied = np.full(len(self._roots), 0xFFFF, np.uint16), []
+        for feature, known, masks in tables:
+            column = rows[:, feature]
+            if (column == column[0]).all():
+                whole &= masks[np.searchsorted(known, column[0])]
+            else:
+                varied.append((masks, np.searchsorted(known, column)))
         first = np.arange(len(self._roots)) * _LEAVES
         for start in range(0, len(rows), _MASKED):
             some = slice(start, start + _MASKED)
-            left = np.full((len(found[some]), len(first)), 0xFFFF, np.uint16)
-            for (_, _, masks), place in zip(tables, places, strict=True):
+            left = np.tile(whole, (len(found[some]), 1))
+            for masks, place in varied:
                 left &= masks.take(place[some], axis=0)
             # The lowest bit that is left has as many zeros behind it.
             leaves = np.bitwise_count((left - np.uint16(1)) & ~left)

@@ -204,12 +204,28 @@ class SimilarCells:
         #: Marks the cells whose similar values are all known: lists may miss some.
         self._found_all = np.zeros(len(query), bool)
 
-    def look_up(self, cells: Int, *, complete: bool) -> None:
-        """Find values near some cells, in lists if there are any; ``complete`` misses none."""
+    def look_up(self, cells: Int, probes: int | None) -> None:
+        """Find values near some cells, in so many lists for each if there are any.
+
+        None misses none; ``forget`` comes before another look at the same cells.
+        """
         vectors, least = self._query.encode(cells), self._score.least
-        near = self._cells.near(vectors, least, self._threads, complete)
+        near = self._cells.near(vectors, least, self._threads, probes)
         self._near.append(near.renumbered(cells))
-        self._found_all[cells] = complete or not self._cells.has_lists
+        self._found_all[cells] = probes is None or not self._cells.has_lists
+
+    def forget(self) -> None:
+        """Forget what was found."""
+        self._near = []
+
+    @property
+    def _known(self) -> CandidatePairs:
+        return CandidatePairs.concatenate([CandidatePairs.none(), *self._near])
+
+    def known_matches(self, columns: Int) -> CellMatches:
+        """Find which cells match which values of some columns, as far as they were looked up."""
+        pairs = self._known.with_equal(self.equal)
+        return CellMatches.of(pairs, self.segment.values, columns).ordered()
 
     def column_sums(self, exclude: str | None, scale: float = 1.0) -> Float:
         """Sum over the query's cells what the best pair of each counts, for every column.
@@ -218,7 +234,7 @@ class SimilarCells:
         all counted. Columns that are no part of the lake, or of the query's own table, have 0.
         """
         index = self.segment.values
-        pairs = CandidatePairs.concatenate([CandidatePairs.none(), *self._near])
+        pairs = self._known
         pairs = pairs.where(pairs.values != self.equal[pairs.cells])
         counts = self._score(pairs.similarities)
         # Ascending: where a column holds several near values, the best is written last.

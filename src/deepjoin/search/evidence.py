@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, ranges
+from deepjoin.arrays import Double, Int, Marks, ranges
 from deepjoin.lazy import cached_property
-from deepjoin.matching.careful import look_alike
+from deepjoin.matching.careful import AlikePairs, look_alike
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import (
     Brings,
@@ -149,9 +149,8 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     chances = dict(
         zip(unknown, _chances(query, places, [joined[at] for at in unknown]), strict=True)
     )
-    for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
+    for rank, (one, equi) in enumerate(zip(_believed(query, found), joined, strict=True), 1):
         check_stop()
-        one = _believed(query, one)
         matched = set(one.cells.tolist())
         index, cells = one.segment.values, one.cells.tolist()
         # Where the matched values are in the forward index: for their spellings and counts.
@@ -217,22 +216,32 @@ def _chances(
     return chances
 
 
-def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
+def _believed(query: SearchQuery, found: Sequence[ColumnMatch]) -> list[ColumnMatch]:
     """Leave out similar cells that are probably two things; scores keep counting vectors alone."""
-    similar = np.flatnonzero(one.similarities < 1)
-    if one.join != "any" or query.cells.hidden is not None or not 0 < len(similar) <= _CHECKED:
-        return one
-    values = one.segment.values.values
-    mine = [query.cells.values[cell] for cell in one.cells[similar].tolist()]
-    theirs = [values[value] for value in one.values[similar].tolist()]
-    doubtful = look_alike(mine, theirs, one.similarities[similar], _PLAUSIBLE)
-    # Numbers and dates match equal ones alone: 1060 is not PEN-1060-RED.
-    for side in (mine, theirs):
-        doubtful |= np.array([cell_type(value) is not CellType.TEXT for value in side])
-    kept = np.ones(len(one.cells), bool)
-    kept[similar[doubtful]] = False
-    if kept.all():
-        return one
+    believed, places, groups = list(found), [], []
+    for place, one in enumerate(found):
+        similar = np.flatnonzero(one.similarities < 1)
+        if one.join == "any" and query.cells.hidden is None and 0 < len(similar) <= _CHECKED:
+            mine = [query.cells.values[cell] for cell in one.cells[similar].tolist()]
+            theirs = one.segment.values.values.take(one.values[similar])
+            groups.append(AlikePairs(mine, theirs, one.similarities[similar]))
+            places.append((place, similar))
+    for (place, similar), group, doubtful in zip(
+        places, groups, look_alike(groups, _PLAUSIBLE), strict=True
+    ):
+        # Numbers and dates match equal ones alone: 1060 is not PEN-1060-RED.
+        for side in group[:2]:
+            doubtful |= np.array([cell_type(value) is not CellType.TEXT for value in side])
+        if doubtful.any():
+            one = found[place]
+            kept = np.ones(len(one.cells), bool)
+            kept[similar[doubtful]] = False
+            believed[place] = _kept(query, one, kept)
+    return believed
+
+
+def _kept(query: SearchQuery, one: ColumnMatch, kept: Marks) -> ColumnMatch:
+    """Keep some of the matching cells."""
     held = one.values[kept]
     size = int(one.segment.values.sizes(np.array([one.column]))[0])
     semantic = one.semantic._replace(

@@ -15,13 +15,14 @@ import numpy as np
 from deepjoin.arrays import Double, Float, Int
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.tokens import text_array
+from deepjoin.embed.value_vectors import PROBES
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.model import Column, Hit, Partial
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.candidates import Overlap, SimilarCells
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
-from deepjoin.search.likely import QueryFacts, decisions
+from deepjoin.search.likely import QueryFacts, TargetFacts, decisions
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import (
     CHANCE_DIGITS,
@@ -35,6 +36,7 @@ from deepjoin.search.ranking import (
     merge_segments,
     name_similarity,
     rank_by_meaning,
+    rank_keys,
 )
 from deepjoin.search.rewriting import columns_by_program
 from deepjoin.search.scores import NAME_WEIGHT, ColumnScores, PairScore
@@ -42,15 +44,14 @@ from deepjoin.search.searcher import Searcher, Stopwatch
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
 
-#: This many of the best columns, or this many times k, are measured.
-_MEASURED, _TIMES = 600, 4
-#: So many at a time, until the best stay the same.
-_ROUND = 200
+#: Columns whose probability is estimated by what they promise, and the best of these, or so many
+#: times k, that are ranked by the values found so far.
+_WEIGHED, _RANKED, _TIMES = 2_000, 400, 8
+#: So many of these are measured at a time, or k, until the best stay the same; at most so many.
+_ROUND, _MEASURED = 75, 600
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
 _DIGITS = 2
-#: Columns whose probability is estimated before some are measured.
-_WEIGHED = 2_000
 #: How much more columns are measured if too few of these hold a match.
 _GROWTH = 8
 #: Cells looked up to find candidates: of a larger query, a sample.
@@ -61,6 +62,8 @@ _PAIRS = 1 << 29
 _ENCODED = 1 << 12
 #: Cells looked up at a time in lists, which are scanned for 64 together, and in all values.
 _BLOCK, _SCANNED = 1 << 6, 1 << 9
+#: Where fewer columns are found for a block of cells, so many lists are looked at for each.
+_SPARSE, _MORE = 500, 48
 #: Names whose vectors are kept at most.
 _NAMES = 1 << 16
 #: What the reverse coverage adds to a score when the columns to measure are chosen.
@@ -201,6 +204,7 @@ class SemanticSearch(Searcher):
         self._score = PairScore.of(join, encoder, tau)
         self._names = NameVectors(encoder)
         self._equal = EquiSearch(segments, profile, demote_generic=True)
+        self._has_lists = any(one.cells and one.cells.has_lists for one in self._segments)
 
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
         *_, last = self._rankings(watch, query, options)
@@ -221,9 +225,8 @@ class SemanticSearch(Searcher):
             if options.is_late:
                 return
         ranking = self._ranked(cells, options, complete=options.columns is None)
-        has_lists = any(segment.cells and segment.cells.has_lists for segment in self._segments)
         few = options.columns is not None and len(ranking.places) < options.columns
-        if few and has_lists and len(cells) <= _SAMPLE and not options.is_late:
+        if few and self._has_lists and len(cells) <= _SAMPLE and not options.is_late:
             # Lists may miss what is far; then everything is compared.
             ranking = self._ranked(cells, options, complete=True)
         if self._score.join == "any" and options.programs and options.columns != 0:
@@ -289,20 +292,55 @@ class SemanticSearch(Searcher):
         cells = sample = comparable(query)
         if len(cells) > _SAMPLE and not complete:
             sample = cells[np.linspace(0, len(cells) - 1, _SAMPLE).astype(np.int64)]
-        looked_up = _look_up(near, query, sample, options, complete)
-        if len(looked_up) < len(sample):  # time is up: what was looked up is measured
-            cells = looked_up
         demote = query.generic is Generic.NO
-        scale = len(cells) / max(1, len(looked_up))
-        candidates = _by_promise(near, options, len(query), scale, demote)
+        effort = (None,) if complete else (PROBES, _MORE)[: 1 + self._has_lists]
+        for probes in effort:
+            looked_up = _look_up(near, query, sample, options, probes)
+            if len(looked_up) < len(sample):  # time is up: what was looked up is measured
+                cells = looked_up
+            scale = len(cells) / max(1, len(looked_up))
+            candidates = _by_promise(near, options, len(query), scale, demote)
+            if len(candidates[1]) >= _SPARSE or len(sample) > _BLOCK or options.is_late:
+                break
         facts = QueryFacts(query)
-        if self._score.join == "any" and options.columns is not None:
-            most = max(_MEASURED, _TIMES * options.columns)
-            candidates = _by_chance(facts, near, candidates, most)
+        if options.columns is not None:
+            most = max(_RANKED, _TIMES * options.columns)
+            if self._score.join == "any":
+                candidates = _by_chance(facts, near, candidates, most)
+            if len(cells) <= _SAMPLE:
+                candidates = self._by_known_values(facts, near, candidates, most, demote)
         ranking, compared = self._measured(facts, near, candidates, cells, options, demote)
         if len(looked_up) < len(sample) or compared < len(cells):
             ranking.partial = _partial(compared, len(query))
         return ranking
+
+    def _by_known_values(
+        self,
+        facts: QueryFacts,
+        near: Sequence[SimilarCells],
+        candidates: tuple[Int, Int],
+        most: int,
+        demote: bool,
+    ) -> tuple[Int, Int]:
+        """Rank the most promising columns by the values that were found near the query's.
+
+        Lists miss few values, so the order is nearly final and few columns have to be measured.
+        """
+        (which, columns), query = candidates, facts.query
+        scored, places = [], []
+        for number, one in enumerate(near):
+            rows = np.flatnonzero(which[:most] == number)
+            rows = rows[np.argsort(columns[rows])]
+            mine, matches = columns[rows], one.known_matches(columns[rows])
+            names = self._names.similarity(query.name, one.segment, mine)
+            some = ColumnScores.of(one.segment, mine, matches, self._score, names)
+            # In the end, the names of tables decide between equals.
+            last = one.segment.catalog.column_order[mine]
+            scored.append(np.vstack([rank_keys(query, some, facts, demote=demote), last]))
+            places.append(rows)
+        order = np.concatenate(places)[np.lexsort(np.hstack(scored)[::-1])]
+        order = np.append(order, np.arange(len(order), len(columns)))
+        return which[order], columns[order]
 
     def _measured(
         self,
@@ -323,8 +361,8 @@ class SemanticSearch(Searcher):
                 sizes[which == number] = one.segment.values.sizes(columns[which == number])
             affordable = int(np.searchsorted(np.cumsum(sizes), _PAIRS // len(cells)))
             most = max(k, min(most, affordable))
-        # Joins "any" come most probable first, so it is enough to go on while that finds better.
-        every = most if k is None or self._score.join != "any" else max(_ROUND, _TIMES * k)
+        # They come roughly in the final order, so it is enough to go on while that finds better.
+        every = most if k is None else max(_ROUND, k)
         # The second round is measured with the first: so many are needed to see that it changes
         # nothing, and what two rounds cost is mostly the same for both.
         done, until = 0, min(2 * every, most)
@@ -384,10 +422,12 @@ def _look_up(
     query: SearchQuery,
     cells: Int,
     options: SearchOptions,
-    complete: bool,
+    probes: int | None,
 ) -> Int:
     """Look cells up in all segments, block by block; return those that were in time."""
-    size = _SCANNED if complete else _BLOCK
+    size = _SCANNED if probes is None else _BLOCK
+    for one in near:
+        one.forget()
     for start in range(0, len(cells), _ENCODED):
         some = cells[start : start + _ENCODED]
         # Cells without a vector have no similar values and take no place in a block.
@@ -395,7 +435,7 @@ def _look_up(
         done = start
         for block in np.split(some, places[size::size]):
             for one in near:
-                one.look_up(block, complete=complete)
+                one.look_up(block, probes)
             done += len(block)
             if options.is_late:
                 return cells[:done]
@@ -507,14 +547,15 @@ class NameVectors:
         """Return the cosine of a name with those of some columns, 0 where it is below 0."""
         if len(self._known) > _NAMES:
             self._known = {}
-        known, every = self._known, segment.catalog.column_names
-        names = [name, *(every[column] for column in columns.tolist())]
+        known = self._known
+        different, which = TargetFacts.of(segment).names(segment, columns)
+        names = [name, *different]
         new = [one for one in dict.fromkeys(names) if one not in known]
         if new:
             known |= zip(new, self._encoder.encode(new), strict=True)
         vectors = np.stack([known[one] for one in names]).astype(np.float64)
         cosines: Double = vectors[1:] @ vectors[0]
-        return np.maximum(0, cosines)
+        return np.maximum(0, cosines)[which]
 
 
 def explain_pair(

@@ -143,6 +143,7 @@ class TargetFacts:
         self._facts, self._count = np.zeros(0, _FACTS), 0
         #: Many columns have the same names: the number of each, and what it says.
         self._numbers: dict[str, int] = {}
+        self._spelled: list[str] = []
         self._names = np.zeros(0, _NAMES)
 
     @classmethod
@@ -165,12 +166,21 @@ class TargetFacts:
         kinds = catalog.column_types[columns], catalog.column_generic[columns]
         return PairSide(size, unique, *kinds, words, facts["title"]), facts["place"]
 
+    def names(self, segment: Segment, columns: Int) -> tuple[list[str], Int]:
+        """Return the different names of columns, and which of these each has."""
+        with self._lock:
+            numbers = self._described(segment.catalog, columns)["name"]
+            different = distinct(numbers)
+            names = [self._spelled[number] for number in different.tolist()]
+        return names, np.searchsorted(different, numbers)
+
     def _described(self, catalog: Catalog, columns: Int) -> Array:
         places = self._places[columns]
         new = distinct(columns[places < 0])
         if self._count + len(new) > _KEPT:
             self._places.fill(-1)
-            self._count, self._numbers, new = 0, {}, distinct(columns)
+            self._count, self._numbers, self._spelled = 0, {}, []
+            new = distinct(columns)
         if len(new):
             first, self._count = self._count, self._count + len(new)
             if self._count > len(self._facts):
@@ -186,6 +196,7 @@ class TargetFacts:
         names, count = catalog.column_names.take(columns), len(known)
         if new := [name for name in dict.fromkeys(names) if name not in known]:
             known |= zip(new, range(count, count + len(new)), strict=True)
+            self._spelled += new
             words = NameTable.of(new)
             if len(known) > len(self._names):
                 self._names = np.resize(self._names, 2 * len(known))
@@ -214,7 +225,8 @@ class QueryFacts:
         self.query = query
         #: For each segment, columns that were described before, ascending, and their features.
         self._described: dict[int, tuple[Int, Double]] = {}
-        self._chances: dict[int, list[float]] = {}
+        #: Kept with the scores, so that no others get their id.
+        self._chances: dict[int, tuple[ColumnScores, list[float]]] = {}
 
     @cached_property
     def _side(self) -> PairSide:
@@ -229,13 +241,13 @@ class QueryFacts:
 
     def chances(self, scores: ColumnScores) -> list[float]:
         """Return the chance of each column that was scored, computed once."""
-        found = self._chances.get(id(scores))
-        if found is None:
-            found = self._chances[id(scores)] = self.probabilities(
+        if id(scores) not in self._chances:
+            found = self.probabilities(
                 *(scores.segment, scores.columns, scores.joinabilities(len(self.query))),
                 *(scores.reverse, scores.names),
-            ).tolist()
-        return found
+            )
+            self._chances[id(scores)] = scores, found.tolist()
+        return self._chances[id(scores)][1]
 
     def features(
         self, segment: Segment, columns: Int, shares: Double, reverse: Double, meaning: Double

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -296,57 +296,52 @@ def _in_order(
     """Return the best k columns that match a cell, each as a row of the scores of its segment."""
     query, name = facts.query, facts.query.name
     size = len(query)
-    pairs: list[tuple[ColumnScores, int]] = []
-    keys: list[tuple[float, ...]] = []
-    for scores in scored:
-        is_any, some = scores.join == "any", scores.columns
-        last = scores.segment.catalog.column_generic[some] != 0 if demote else np.zeros(len(some))
-        # What a person said of a join comes before all that can be measured.
-        said = decisions(query, scores.segment, some) if is_any else np.zeros(len(some))
-        chances = np.round(facts.chances(scores), CHANCE_DIGITS) if is_any else np.zeros(len(some))
-        # Without a name, nothing but its cells speaks for a row number, and cells say little.
-        first = np.stack([-said, last * (not (is_any and name)), -chances, last])
-        good = (scores.matched_cells > 0) & (scores.sums / size >= threshold)
-        rows = np.flatnonzero(good)
-        if k is not None and len(rows) > k:
-            rows = rows[_may_be_best(first[:, rows], scores.scores(size)[rows], k)]
-        for row, known in zip(rows.tolist(), first[:, rows].T.tolist(), strict=True):
-            keys.append(
-                (
-                    *known,
-                    -round(scores.score(row, size), _DIGITS),
-                    -round(float(scores.reverse[row]), _DIGITS),
-                    -round(float(scores.likeness[row]), _DIGITS),
-                )
-            )
-        pairs += [(scores, row) for row in rows.tolist()]
+    owners = [(scores, row) for scores in scored for row in range(len(scores.columns))]
+    if not owners:
+        return []
+    keys = np.hstack([rank_keys(query, scores, facts, demote=demote) for scores in scored])
+    good = [(scores.matched_cells > 0) & (scores.sums / size >= threshold) for scores in scored]
+    order = np.flatnonzero(np.concatenate(good))
+    order = order[np.lexsort(keys[::-1, order])]
 
     def by_name(number: int) -> tuple[object, ...]:
-        scores, row = pairs[number]
+        scores, row = owners[number]
         place = scores.segment, int(scores.columns[row])
         other = scores.segment.catalog.column_names[place[1]]
         return (-name_similarity(name, other) if name else 0.0, *_table_and_column(place))
 
-    order = sorted(range(len(pairs)), key=keys.__getitem__)
     best: list[int] = []
+    starts = np.flatnonzero(_changes(keys[:, order]))
     # Names are read only of those that all numbers leave equal.
-    for _, equal in groupby(order, key=keys.__getitem__):
-        tied = list(equal)
+    for start, stop in pairwise([*starts.tolist(), len(order)]):
+        tied = order[start:stop].tolist()
         best += sorted(tied, key=by_name) if len(tied) > 1 else tied
         if k is not None and len(best) >= k:
             break
-    return [pairs[number] for number in best[:k]]
+    return [owners[number] for number in best[:k]]
 
 
-def _may_be_best(first: Double, scores: Double, k: int) -> Marks:
-    """Mark columns that can be among the best k, by the first keys and the unrounded scores."""
-    order = np.lexsort((-scores, *reversed(first)))
-    last = order[k - 1]
-    same = (first == first[:, last, None]).all(axis=0)
-    # Those that rounding may put level with the k-th, and what is before it.
-    marks: Marks = same & (scores >= scores[last] - 2 * 10.0**-_DIGITS)
-    marks[order[:k]] = True
-    return marks
+def rank_keys(
+    query: SearchQuery, scores: ColumnScores, facts: QueryFacts, *, demote: bool = False
+) -> Double:
+    """Return the keys of scored columns, the most important in the first row; smaller is better."""
+    is_any, some = scores.join == "any", scores.columns
+    nothing = np.zeros(len(some))
+    last = scores.segment.catalog.column_generic[some] != 0 if demote else nothing
+    # What a person said of a join comes before all that can be measured.
+    said = decisions(query, scores.segment, some) if is_any else nothing
+    chances = np.round(facts.chances(scores), CHANCE_DIGITS) if is_any else nothing
+    # Without a name, nothing but its cells speaks for a row number, and cells say little.
+    first = -said, last * (not (is_any and query.name)), -chances, last
+    numbers = scores.scores(len(query)), scores.reverse, scores.likeness
+    return np.array([*first, *(-np.round(of, _DIGITS) for of in numbers)])
+
+
+def _changes(keys: Double) -> Marks:
+    """Mark the columns of a table of keys that differ from the one before."""
+    new = np.ones(keys.shape[1], bool)
+    new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return new
 
 
 @lru_cache(maxsize=1 << 16)

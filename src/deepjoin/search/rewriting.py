@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32, Marks, distinct
+from deepjoin.arrays import Double, Int, Int32, Marks, distinct, find_sorted
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.matching.programs import find_programs
 from deepjoin.matching.similar import postings_of
@@ -102,20 +102,22 @@ def _promising(
         kept = (values != equal[who]) & (index.frequency(values) <= _MOST_COLUMNS)
         pairs = _distinct_pairs(who[kept], values[kept])
         which, columns = postings_of(index, pairs[1])
-        gained = _cells_by_column(pairs[0][which], columns, index.columns)
-        if not (gained >= least).any():
+        places, gained = _cells_by_column(pairs[0][which], columns)
+        places, gained = places[gained >= least], gained[gained >= least]
+        if len(places) == 0:
             continue
         held, held_by = postings_of(index, equal[equal >= 0])
-        has_equal = _cells_by_column(np.flatnonzero(equal >= 0)[held], held_by, index.columns)
-        out = excluded_columns(segment, options.exclude)
+        equals, has_equal = _cells_by_column(np.flatnonzero(equal >= 0)[held], held_by)
+        at = find_sorted(equals, places)
         # A column that holds the cells as they are needs no program.
-        chosen = (gained >= least) & (gained > has_equal)
+        chosen = gained > np.where(at >= 0, np.append(has_equal, 0)[at], 0)
+        out = excluded_columns(segment, options.exclude)
         if out is not None:
-            chosen &= ~out
+            chosen &= ~out[places]
         if tables is not None:
-            chosen &= tables[number][np.asarray(segment.catalog.column_tables)]
-        places = np.flatnonzero(chosen)
-        shares = gained[places] - 0.1 * np.log1p(index.sizes(places))
+            chosen &= tables[number][segment.catalog.column_tables[places]]
+        places, gained = places[chosen], gained[chosen]
+        shares = gained - 0.1 * np.log1p(index.sizes(places))
         pairs = np.stack([cells[pairs[0]], pairs[1]])
         proposed += [
             _Proposed(share, segment, place, pairs)
@@ -125,9 +127,11 @@ def _promising(
     return [one for one in proposed[:_TRIED] if one.gain >= _NEARLY * proposed[0].gain]
 
 
-def _cells_by_column(cells: Int, columns: Int | Int32, count: int) -> Int:
-    """Count the distinct cells of each column."""
-    return np.bincount(_distinct_pairs(columns, cells)[0], minlength=count)
+def _cells_by_column(cells: Int, columns: Int | Int32) -> tuple[Int, Int]:
+    """Return the different columns, and how many distinct cells each has."""
+    held_by = _distinct_pairs(columns, cells)[0]
+    starts = np.flatnonzero(np.diff(held_by, prepend=-1))
+    return held_by[starts], np.diff(starts, append=len(held_by))
 
 
 def _distinct_pairs(first: Int | Int32, second: Int | Int32) -> Int:

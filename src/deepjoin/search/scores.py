@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deepjoin.arrays import Double, Float, Int, Marks, distinct, ranges
+from deepjoin.arrays import Double, Float, Int, Marks, distinct, find_sorted, ranges
 from deepjoin.embed.cells import CellEncoder, match_chance
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.lazy import cached_property
@@ -20,6 +20,8 @@ from deepjoin.store.values.index import ValueIndex
 NAME_WEIGHT = 0.06
 #: Scores are shown with this many digits; later ones depend on the order of additions.
 _SHOWN = 5
+#: Of a value's number, the most bits by which those that are not wanted are told apart.
+_MARKED_BITS = 20
 #: The most pairs of a column and a cell that have a place each while the best are found.
 _COUNTED = 1 << 26
 
@@ -72,16 +74,19 @@ class CellMatches:
         wanted = pairs.values[order]
         sizes = index.sizes(columns)
         held = index.cell_values[ranges(index.column_offsets[columns], sizes)]
-        held, which = held.astype(np.int64), np.repeat(np.arange(len(columns)), sizes)
-        first = np.searchsorted(wanted, held)
-        here = np.zeros(len(held), bool)
-        if len(wanted):
-            here = wanted[np.minimum(first, len(wanted) - 1)] == held
-        held, first = held[here], first[here]
+        # The last bits tell of most values that they are not wanted.
+        bits = min(_MARKED_BITS, (8 * len(wanted)).bit_length())
+        marks = np.zeros(1 << bits, bool)
+        marks[wanted & (len(marks) - 1)] = True
+        here = np.flatnonzero(marks[held & np.uint32(len(marks) - 1)])
+        held, which = held[here].astype(np.int64), np.repeat(np.arange(len(columns)), sizes)[here]
+        first = find_sorted(wanted, held)
+        same = np.flatnonzero(first >= 0)
+        held, which, first = held[same], which[same], first[same]
         many = np.searchsorted(wanted, held, side="right") - first
         pair = order[ranges(first, many)]
         return cls(
-            np.repeat(which[here], many),
+            np.repeat(which, many),
             *(pairs.cells[pair], pairs.values[pair], pairs.similarities[pair]),
         )
 

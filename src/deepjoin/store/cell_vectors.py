@@ -76,11 +76,13 @@ class CellVectors:
         """Whether near values can be found without scanning all values."""
         return self._lists is not None
 
-    def near(self, queries: Float, floor: float, threads: int, complete: bool) -> CandidatePairs:
-        """Find the values near each query; ``complete`` scans all values and misses none."""
-        if complete or self._lists is None:
+    def near(
+        self, queries: Float, floor: float, threads: int, probes: int | None
+    ) -> CandidatePairs:
+        """Find the values near each query: in so many lists for each; None misses none."""
+        if probes is None or self._lists is None:
             return self.vectors.near(queries, floor, threads)
-        return self._lists.near(queries, floor, threads)
+        return self._lists.near(queries, floor, threads, probes)
 
 
 def write_cell_vectors(

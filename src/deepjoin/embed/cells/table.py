@@ -29,11 +29,13 @@ from deepjoin.embed.cells.tokens import (
     gram_bags,
     normalise,
     number_bags,
+    plain_initials,
     plain_word,
     split_words,
     sum_bags,
     text_array,
     undotted,
+    with_digits,
     without_letters,
 )
 from deepjoin.embed.cells.words import (
@@ -156,15 +158,12 @@ class StaticTable:
         vectors = make(words) if known is None else known.vectors(words, make)
         sum_bags(vectors, Bags(starts, numbers), out, shading)
         # A phrase's row replaces the sum of its words.
-        places = pc.coalesce(self._phrase_numbers(values), self._phrase_numbers(undotted(values)))
-        phrases = np.asarray(pc.is_valid(places)).nonzero()[0]
-        first = self.facts.pieces + self.facts.buckets
-        out[phrases] = self._table[first + np.asarray(places.take(phrases)).astype(np.int64)]
+        phrases, places = self._phrases_among(values)
+        out[phrases] = self._table[self.facts.pieces + self.facts.buckets + places]
         normalise(out)
         # Word pieces make 1234567 and 1234568, or a123 and a124, nearly the same vector. So the
         # numbers of a value are added as directions of their own hashes.
-        has_digit = pc.fill_null(pc.match_substring_regex(values, "[0-9]"), False)
-        numbered = np.setdiff1d(np.flatnonzero(has_digit), phrases)
+        numbered = np.setdiff1d(np.flatnonzero(with_digits(values)), phrases)
         for start in range(0, len(numbered), _NUMBERED_AT_ONCE):
             rows = numbered[start : start + _NUMBERED_AT_ONCE]
             some = values.take(pa.array(rows))
@@ -252,11 +251,19 @@ class StaticTable:
             gram_bags(words, self.facts.buckets, self.facts.pieces),
         )
 
-    def _phrase_numbers(self, values: pa.Array) -> pa.Array:
+    def _phrases_among(self, values: pa.Array) -> tuple[Int, Int]:
+        """Return which values are phrases, with dots between initials or without, and which."""
         if len(values) > _FEW:
-            return pc.index_in(values, self._phrases)
-        known = self._phrase_places
-        return pa.array([known.get(value) for value in values.to_pylist()], pa.int32())
+            first = pc.index_in(values, self._phrases)
+            found = pc.coalesce(first, pc.index_in(undotted(values), self._phrases))
+            places = np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+        else:
+            known, texts = self._phrase_places, values.to_pylist()
+            both = ((one or "", plain_initials(one) or "") for one in texts)
+            numbers = (known.get(one, known.get(plain, -1)) for one, plain in both)
+            places = np.fromiter(numbers, np.int64, len(texts))
+        which = np.flatnonzero(places >= 0)
+        return which, places[which]
 
     @cached_property
     def _phrase_places(self) -> dict[str, int]:

@@ -97,17 +97,24 @@ def undotted(values: pa.Array) -> pa.Array:
     ['usa', None]
     """
     if len(values) <= _FEW:
-        texts = values.to_pylist()
-        return pa.array([one.replace(".", "") if _is_initials(one) else None for one in texts],
-                        pa.string())  # fmt: skip
+        return pa.array(map(plain_initials, values.to_pylist()), pa.string())
     initials = pc.match_substring_regex(values, r"^(?:\pL\.)+\pL?$")
     return pc.replace_substring(pc.if_else(initials, values, None), ".", "")
 
 
-def _is_initials(value: str | None) -> bool:
-    return (
-        value is not None and "." in value and not value[1::2].strip(".") and value[::2].isalpha()
-    )
+def plain_initials(value: str | None) -> str | None:
+    """Remove the dots from a value that consists of initials; None for any other value."""
+    if value is None or "." not in value or value[1::2].strip(".") or not value[::2].isalpha():
+        return None
+    return value.replace(".", "")
+
+
+def with_digits(values: pa.Array) -> Marks:
+    """Mark values that have a digit."""
+    if len(values) <= _FEW:
+        texts = (value or "" for value in values.to_pylist())
+        return np.array([_DIGITS.search(text) is not None for text in texts], bool)
+    return np.asarray(pc.fill_null(pc.match_substring_regex(values, "[0-9]"), False))
 
 
 def without_letters(values: pa.Array) -> Marks:

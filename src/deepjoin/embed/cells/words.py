@@ -95,6 +95,8 @@ def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> F
     >>> shades(np.array([0, 4]), np.arange(4), words, Recipe()).tolist()
     [1.0, 0.699999988079071, 0.5, 0.5]
     """
+    if not any(mark in word for word in words for mark in ",()[]"):
+        return np.ones(len(numbers), np.float32)
     texts = pa.array(words, pa.string())
     commas, opened, closed = (
         np.asarray(pc.count_substring_regex(texts, pattern)).astype(np.int64)[numbers]
