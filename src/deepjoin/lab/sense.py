@@ -217,15 +217,14 @@ def _plain(
         itself = np.arange(len(is_leaf))
         # A leaf leads to itself, so all rows go down the same number of steps.
         children = (start + np.where(is_leaf, itself, one) for one in (left, right))
-        split = (np.where(is_leaf, 0, feature), np.where(is_leaf, 0.0, threshold))
-        parts.append([*split, *children, value])
+        tests = (np.where(is_leaf, 0, feature), np.where(is_leaf, 0.0, threshold))
+        parts.append([*tests, *children, value])
         roots.append(start)
         start += len(is_leaf)
-    feature, threshold, left, right, value = map(np.concatenate, zip(*parts, strict=True))
-    return BoostedTrees(
-        *(tuple(names), np.array(roots), feature, threshold.astype(np.float32)),
-        *(left, right, value, depth, base),
-    )
+    feature, threshold, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
+    left, right, value = rest
+    split = feature, threshold.astype(np.float32), left, right, value
+    return BoostedTrees(tuple(names), np.array(roots), *split, depth=depth, base=base)
 
 
 @dataclass(frozen=True)
