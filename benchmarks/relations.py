@@ -41,11 +41,11 @@ GROUPS = {
     + ["parent_home", "child_home", "parent_key", "child_key"],
     "containment and coverage": ["containment", "coverage", "matched"],
     "uniqueness and missing cells": [
-        *("parent_unique", "parent_filled", "child_unique", "child_filled", "child_is_own_key"),
+        *("parent_unique", "parent_filled", "child_unique", "child_filled", "child_is_own_key")
     ],
     "types": ["same_type", "text", "integer", "decimal", "date"],
     "ranges, density, chance": [
-        *("density", "low_gap", "high_gap", "chance", "generic", "parent_generic", "frequency"),
+        *("density", "low_gap", "high_gap", "chance", "generic", "parent_generic", "frequency")
     ],
     "place in the table": ["parent_place", "child_place", "parent_width"],
     "meaning of names": ["name_meaning", "table_meaning"],

@@ -185,10 +185,7 @@ def test_a_long_cell_is_cut(folders: Folders) -> None:
     ("spec", "message"),
     [
         ("fastext:a.vec", "No encoder kind 'fastext' in deepjoin. .*Did you mean 'fasttext'?"),
-        (
-            "fasttext",
-            "'fasttext' is an encoder kind and needs a place. Give `encoder=.fasttext:",
-        ),
+        ("fasttext", "'fasttext' is an encoder kind and needs a place. Give `encoder=.fasttext:"),
         ("bert:", "Nothing follows 'bert:'. Give `encoder=.bert:FOLDER"),
         ("fasttext:train", "There is no fastText file 'train'. .*train_fasttext INDEX -o lake.bin"),
         ("fasttext:a/gone.bin", "There is no fastText file 'a/gone.bin'. Give a .vec or .bin"),

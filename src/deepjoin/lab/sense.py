@@ -34,12 +34,7 @@ from deepjoin.matching.sense import NUMBERS, BoostedTrees
 from deepjoin.model import Column
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
-from deepjoin.relating.relations import (
-    KEY_FEATURES,
-    RelationFinder,
-    WeighedPairs,
-    key_features,
-)
+from deepjoin.relating.relations import KEY_FEATURES, RelationFinder, WeighedPairs, key_features
 from deepjoin.search.hybrid import NameVectors
 from deepjoin.search.likely import HIT_FEATURES, QueryFacts
 from deepjoin.search.query import SearchQuery

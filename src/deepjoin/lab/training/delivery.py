@@ -70,10 +70,7 @@ class Agreement:
 
 
 def ship(
-    model_folder: str | Path,
-    target: str | Path,
-    name: str,
-    texts: Sequence[str],
+    model_folder: str | Path, target: str | Path, name: str, texts: Sequence[str]
 ) -> Agreement:
     """Export a model, quantised on some of the texts it was trained on, and check it on others.
 
@@ -195,11 +192,7 @@ def deliver(
 
 
 def _card_facts(
-    header: Mapping[str, Any],
-    fitted: FittedEncoder,
-    form: Agreement | str,
-    name: str,
-    command: str,
+    header: Mapping[str, Any], fitted: FittedEncoder, form: Agreement | str, name: str, command: str
 ) -> CardFacts:
     base, text, settings = header["base"], header["text"], header["settings"]
     queries = f"{fitted.queries} queries"
