@@ -29,7 +29,7 @@ from deepjoin.lab.training.report import (
     write_card,
     write_report,
 )
-from tests.support.encoder_models import Folders, loaded, model_folders
+from tests.support.encoder_models import Folders, loaded
 
 pytest.importorskip("matplotlib")
 
@@ -60,12 +60,6 @@ FACTS = CardFacts(
     prompt="query ",
     limits=("A column is read up to 48 tokens.",),
 )
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 def column_text(chance: np.random.Generator) -> str:
