@@ -7,7 +7,6 @@ time of an empty Python process is given beside them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -105,8 +104,8 @@ def install(folder: Path, project: Path) -> Row:
     }
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
@@ -114,12 +113,7 @@ def options() -> argparse.Namespace:
     add("--memory", type=int, default=1 << 30, metavar="BYTES", help="of `deepjoin.index` (1 GiB)")
     add("--repeats", type=int, default=1, metavar="N", help="builds; the median is reported")
     add("--install", action="store_true", help="also the size of a default install (needs pip)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     corpus, index = given.corpus.absolute(), given.workdir / f"{given.corpus.name}.build"
     emit("build", corpus=corpus.name, machine=machine())
     rows = []

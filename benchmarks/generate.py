@@ -15,7 +15,6 @@ left takes values of no other column.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -291,8 +290,8 @@ def query_sizes(corpus: CorpusSource, measured: Measured, count: int, random: Ge
     return random.choice(sizes[sizes > 0], count)
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Generate the corpus and report how similar it is."""
     parser = command_line(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write")
     parser.add_argument("--like", type=Path, required=True, metavar="CORPUS", help="imitate this")
@@ -300,12 +299,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=250, metavar="N")
     parser.add_argument("--large-queries", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Generate the corpus and report how similar it is."""
-    given = options()
+    given = parser.parse_args()
     random = np.random.default_rng(given.seed)
     emit("generate", machine=machine(), seed=given.seed)
     corpus = CorpusSource(given.like)

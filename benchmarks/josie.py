@@ -10,7 +10,6 @@ matter.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -140,8 +139,8 @@ def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
     return row
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("lake", type=Path, metavar="LAKE", help="an index, or a corpus folder")
@@ -151,12 +150,7 @@ def options() -> argparse.Namespace:
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for corpora and indexes")
     add("--best", type=int, default=K, metavar="K", help="hits asked for (default 10)")
     add("--passes", type=int, default=3, metavar="N", help="timed passes (default 3)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     corpus, index = given.queries_of, given.lake
     if given.generated:
         name = f"{given.lake.name}-like-{given.generated}"

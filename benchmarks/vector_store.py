@@ -175,8 +175,8 @@ def queries_of(given: argparse.Namespace) -> list[Column]:
     return list(CorpusSource(given.corpus).columns("queries.parquet"))[: given.queries or None]
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("index", type=Path, metavar="INDEX")
@@ -189,12 +189,7 @@ def options() -> argparse.Namespace:
     add("--ann", choices=[*EFFORTS], help="default: hnsw for deepjoin, codes for the others")
     add("--memory", type=int, default=2048, metavar="MB", help="to build the graph (2048)")
     add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     emit("vector_store", machine=machine())
     lake = deepjoin.open(given.index)
     queries = queries_of(given)
