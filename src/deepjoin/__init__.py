@@ -33,29 +33,19 @@ if TYPE_CHECKING:
         Vectors,
     )
 
-#: Names loaded when first used, so that importing the package stays light.
+#: Names loaded when first used, so that importing the package stays light, by their modules.
 _LAZY = {
-    "index": ("deepjoin.indexing", "index"),
-    "open": ("deepjoin.lake", "open_lake"),
-    "join": ("deepjoin.joining.entry", "join"),
-    "Lake": ("deepjoin.lake", "Lake"),
-    "Hit": ("deepjoin.model", "Hit"),
-    "match": ("deepjoin.matching.entry", "match"),
-    "Match": ("deepjoin.model", "Match"),
-    "Relation": ("deepjoin.model", "Relation"),
-    "Matches": ("deepjoin.model", "Matches"),
-    "Program": ("deepjoin.model", "Program"),
-    "Results": ("deepjoin.model", "Results"),
-    "BuildSettings": ("deepjoin.settings", "BuildSettings"),
-    "EnrichSettings": ("deepjoin.settings", "EnrichSettings"),
-    "JoinSettings": ("deepjoin.settings", "JoinSettings"),
-    "PublishSettings": ("deepjoin.settings", "PublishSettings"),
-    "SearchSettings": ("deepjoin.settings", "SearchSettings"),
-    "Settings": ("deepjoin.settings", "Settings"),
-    "Vectors": ("deepjoin.settings", "Vectors"),
-    "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
-    "train": ("deepjoin.lab.training", "train"),
-    "publish": ("deepjoin.indexing", "publish"),
+    "deepjoin.indexing": ("index", "publish"),
+    "deepjoin.joining.entry": ("join",),
+    "deepjoin.lab.evaluation": ("evaluate",),
+    "deepjoin.lab.training": ("train",),
+    "deepjoin.lake": ("Lake",),
+    "deepjoin.matching.entry": ("match",),
+    "deepjoin.model": ("Hit", "Match", "Matches", "Program", "Relation", "Results"),
+    "deepjoin.settings": (
+        *("BuildSettings", "EnrichSettings", "JoinSettings", "PublishSettings", "SearchSettings"),
+        *("Settings", "Vectors"),
+    ),
 }
 
 __all__ = [
@@ -88,10 +78,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'deepjoin' has no attribute '{name}'")
-    module, attribute = _LAZY[name]
-    return getattr(import_module(module), attribute)
+    if name == "open":
+        return import_module("deepjoin.lake").open_lake
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'deepjoin' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
