@@ -7,7 +7,6 @@ time of an empty Python process is given beside them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from common import (
     in_child,
     machine,
     memory,
+    most_anonymous,
     process_seconds,
     say,
     show,
@@ -57,13 +57,13 @@ def build(corpus: str, index: str, memory_bytes: str) -> None:
     """Build an index and print time and memory; a corpus uses the settings of evaluations."""
     settings = SETTINGS if is_corpus(Path(corpus)) else deepjoin.Settings()
     started = perf_counter()
-    lake = deepjoin.index(
-        corpus, index, settings=settings, build=deepjoin.BuildSettings(memory=int(memory_bytes))
-    )
+    how = deepjoin.BuildSettings(memory=int(memory_bytes))
+    with most_anonymous() as held:
+        lake = deepjoin.index(corpus, index, settings=settings, build=how)
     seconds = perf_counter() - started
     report = lake.report
     counts = {name: getattr(report, name) for name in ("tables", "columns", "values", "cells")}
-    print(json.dumps(counts | {"build_s": seconds, "profile": settings.profile} | memory()))
+    print(json.dumps(counts | {"build_s": seconds, "profile": settings.profile} | held | memory()))
 
 
 def _corpus_bytes(corpus: Path) -> int:
@@ -104,8 +104,8 @@ def install(folder: Path, project: Path) -> Row:
     }
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
@@ -113,12 +113,7 @@ def options() -> argparse.Namespace:
     add("--memory", type=int, default=1 << 30, metavar="BYTES", help="of `deepjoin.index` (1 GiB)")
     add("--repeats", type=int, default=1, metavar="N", help="builds; the median is reported")
     add("--install", action="store_true", help="also the size of a default install (needs pip)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     corpus, index = given.corpus.absolute(), given.workdir / f"{given.corpus.name}.build"
     emit("build", corpus=corpus.name, machine=machine())
     rows = []

@@ -1,6 +1,6 @@
 """Quality and speed of cell vectors: ranking by meaning, typing errors, values a second.
 
-Joins are in `fuzzy_join`.
+Joins are in `match`.
 
 ``python benchmarks/cell_vectors.py rank CORPUS [--encoder default|DIR] [--half 0|1]``
 ``python benchmarks/cell_vectors.py slips CORPUS`` mistypes words of its columns, by a fixed seed.

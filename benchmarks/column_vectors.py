@@ -11,7 +11,6 @@ an exact scan. Times are of one thread, by the processor's clock, so that others
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -148,8 +147,8 @@ def encoded(
     emit("column_vectors", what="columns", encoded=len(real), columns=columns, **row)
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
@@ -158,12 +157,7 @@ def options() -> argparse.Namespace:
     add("--encode", type=int, default=10_000, metavar="N", help="columns to encode (10,000)")
     add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
     add("--kind", default="auto", help="of the vector index (auto)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     emit("column_vectors", machine=machine())
     folder = indexed(given.corpus, given.workdir / f"{given.corpus.name}.index")
     (segment,) = deepjoin.open(folder).index.segments

@@ -41,12 +41,15 @@ def command_line(doc: str | None) -> argparse.ArgumentParser:
 
 def emit(benchmark: str, **fields: Any) -> Row:
     """Print one result as a line of JSON on stdout, and return it."""
-    row = {"benchmark": benchmark} | {name: _rounded(value) for name, value in fields.items()}
+    row = {"benchmark": benchmark} | rounded(fields)
     print(json.dumps(row, ensure_ascii=False), flush=True)
     return row
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Round all numbers inside a value to four digits."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float | np.floating) else value
 
 

@@ -139,8 +139,8 @@ def beside_duckdb(corpus: CorpusSource, index: Path, given: argparse.Namespace) 
     show([keys, *([row[key] for key in keys] for row in rows)])
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
@@ -149,12 +149,7 @@ def options() -> argparse.Namespace:
     add("--queries", type=int, metavar="N", help="only the first N queries of each set")
     add("--passes", type=int, default=5, metavar="N", help="timed passes (default 5)")
     add("--duckdb", type=int, metavar="N", help="ask DuckDB the first N queries of each set, too")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     emit("equi_search", corpus=given.corpus.name, machine=machine())
     corpus = CorpusSource(given.corpus)
     index = indexed(corpus.folder, given.workdir / f"{corpus.folder.name}.index", given.rebuild)

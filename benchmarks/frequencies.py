@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common import Row
 from deepjoin.arrays import Int
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.hashing import hash_array
@@ -77,7 +77,7 @@ def scaled(measured: Measured, columns: int) -> Int:
     return np.repeat(new, counts)[np.repeat(new, counts) > 1][::-1]
 
 
-def histogram(measured: Measured) -> list[Row]:
+def histogram(measured: Measured) -> list[dict[str, Any]]:
     """Return the share of values and of cells in each bucket of document frequency."""
     frequencies = measured.frequencies
     shares = frequencies / len(measured.sizes)
@@ -87,7 +87,7 @@ def histogram(measured: Measured) -> list[Row]:
     ]
 
 
-def _buckets(kind: str, keys: Numbers, edges: Numbers, cells: Int) -> list[Row]:
+def _buckets(kind: str, keys: Numbers, edges: Numbers, cells: Int) -> list[dict[str, Any]]:
     which = np.searchsorted(edges, keys, side="right") - 1
     values = np.bincount(which, minlength=len(edges)) / len(keys)
     held = np.bincount(which, cells, len(edges)) / cells.sum()

@@ -5,30 +5,189 @@ sizes of CORPUS's queries; and queries-1000.parquet, queries of 1,000 cells, a p
 columns of the lake each, the rest in no column. The histogram of document frequencies is
 reported for both corpora: rare values keep the number of columns they are in, frequent
 ones the share of the columns. Cells are made-up words with the lengths of CORPUS's.
+
+Columns lie on a line, in families of similar size. A value that several columns share goes into
+one stretch of neighbours just long enough for it; stretches begin at multiples of their length,
+so that values share stretches and columns of a family join, as tables on one topic do. Families
+differ in how much they take of values that many columns have, and that few have. What room is
+left takes values of no other column.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from common import command_line, emit, machine, say, show
-from deepjoin.arrays import Int
+from deepjoin.arrays import Double, Int, Int32
 from deepjoin.read.corpus import SCHEMA, CorpusSource
-from frequencies import Measured, histogram, measure
-from layout import FAMILY, Layout, make_layout
-from texts import Texts
+from frequencies import Measured, histogram, measure, scaled
 
 Generator = np.random.Generator
 
 _BLOCK = 20_000
 _LARGE = 1000
 _HEADS = 3000
+FAMILY = 16
+_FAMILIES_MIXED = 64
+_POSTINGS = 1 << 22
+#: Values in so many columns or more are shared by many; in this share of them, go anywhere.
+_MANY = 8
+_ANYWHERE = 1e-3
+_CONSONANTS = "bcdfghjklmnprstvwxyz"
+_SYLLABLES = [c + v for c in _CONSONANTS for v in "aeiou"]
+_BASE = len(_SYLLABLES)
+_LONGEST = 100
+_VARIANTS = 64
+#: Numbers below each bound get that many syllables: the most frequent values are the shortest.
+_BOUNDS = ((2, _BASE**2), (3, _BASE**3), (5, _BASE**5))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The lake as numbers: the values of each column, and the column at each place of the line."""
+
+    offsets: Int
+    values: Int32
+    line: Int
+    #: How many different values there are; larger numbers are values of no column.
+    count: int
+
+    def column(self, number: int) -> Int32:
+        """Return the values of a column."""
+        return self.values[self.offsets[number] : self.offsets[number + 1]]
+
+
+def make_layout(measured: Measured, columns: int, last_sizes: Int, random: Generator) -> Layout:
+    """Lay out a lake; the last columns get the sizes given. Holds about 60 bytes a cell."""
+    frequencies = scaled(measured, columns)
+    line = random.permutation(columns)
+    sizes = _in_families(random.choice(measured.sizes[measured.sizes > 0], columns), random)
+    sizes[np.argsort(line)[columns - len(last_sizes) :]] = last_sizes
+    placed = list(_placed(frequencies, sizes, random))
+    shared = np.concatenate([places for places, _ in placed])
+    numbers = np.concatenate([values for _, values in placed])
+    room = np.maximum(sizes - np.bincount(shared, minlength=columns), 0)
+    alone = np.repeat(np.arange(columns, dtype=np.int32), room)
+    count = len(frequencies) + len(alone)
+    numbers = np.append(numbers, np.arange(len(frequencies), count, dtype=np.int32))
+    holders = line[np.append(shared, alone)]
+    order = np.argsort(holders << 32 | random.integers(1 << 32, size=len(holders)))
+    offsets = np.append(0, np.cumsum(np.bincount(holders, minlength=columns)))
+    return Layout(offsets, numbers[order], line, count)
+
+
+def _in_families(sizes: Int, random: Generator) -> Int:
+    """Group similar sizes into families, in random order."""
+    whole = len(sizes) // FAMILY * FAMILY
+    mixed = FAMILY * _FAMILIES_MIXED
+    parts = [np.sort(sizes[at : min(at + mixed, whole)]) for at in range(0, whole, mixed)]
+    families = [random.permutation(part.reshape(-1, FAMILY)).ravel() for part in parts]
+    return np.concatenate([*families, sizes[whole:]])
+
+
+def _placed(frequencies: Int, sizes: Int, random: Generator) -> Iterator[tuple[Int32, Int32]]:
+    """Yield (places on the line, values), some millions at a time; frequencies descend."""
+    by_many, by_few = _appetites(sizes, random)
+    many = int(np.searchsorted(-frequencies, -_MANY, "right"))
+    for mass, first, last in ((by_many, 0, many), (by_few, many, len(frequencies))):
+        before = np.cumsum(frequencies[first:last])
+        steps = np.arange(0, before[-1] if len(before) else 0, _POSTINGS)
+        cuts = first + np.searchsorted(before, steps)
+        for start, stop in zip(cuts, np.append(cuts[1:], last), strict=True):
+            here = frequencies[start:stop]
+            value = np.repeat(np.arange(start, stop, dtype=np.int32), here)
+            yield _places(here, mass, random), value
+
+
+def _appetites(sizes: Int, random: Generator) -> tuple[Double, Double]:
+    """Cumulate, along the line taken twice, how much columns take of each kind of value."""
+    families = len(sizes) // FAMILY + 1
+    many = random.random(families) ** 5
+    few = random.beta(0.4, 0.14, families) * (1 - many)
+    weights = (sizes * np.repeat(kind, FAMILY)[: len(sizes)] + 1e-6 for kind in (many, few))
+    by_many, by_few = (np.append(0, np.cumsum(np.append(one, one))) for one in weights)
+    return by_many, by_few
+
+
+def _places(frequencies: Int, mass: Double, random: Generator) -> Int32:
+    """Give each value a stretch of the line, and one column in each equal part of it."""
+    columns = (len(mass) - 1) // 2
+    reach = np.int64(2) ** np.ceil(np.log2(frequencies)).astype(np.int64)
+    reach[(frequencies >= _ANYWHERE * columns) | (reach > columns)] = columns
+    home = np.searchsorted(mass, random.uniform(0, mass[columns], len(reach)), "right") - 1
+    home -= home % reach
+    turn = np.arange(frequencies.sum()) - np.repeat(
+        np.cumsum(frequencies) - frequencies, frequencies
+    )
+    home, reach, parts = (np.repeat(one, frequencies) for one in (home, reach, frequencies))
+    first, after = home + turn * reach // parts, home + (turn + 1) * reach // parts
+    point = mass[first] + random.random(len(first)) * (mass[after] - mass[first])
+    place = np.clip(np.searchsorted(mass, point, "right") - 1, first, after - 1)
+    return np.asarray(place % columns, np.int32)
+
+
+class Texts:
+    """Turns numbers into texts: a word that encodes the number, then words up to its length."""
+
+    def __init__(self, lengths: Int, seed: int) -> None:
+        self._lengths = np.clip(lengths, 1, _LONGEST)
+        self._first = pa.array([syllable.capitalize() for syllable in _SYLLABLES])
+        self._next = pa.array([*_SYLLABLES, ""])
+        self._tails = pa.array(_tails(np.random.default_rng(seed)))
+
+    def of(self, numbers: Int) -> pa.Array:
+        """Write each number, from 0 to 10 ** 10, as a text that no other number has."""
+        digits, syllables = _digits(numbers)
+        parts = [self._first.take(pa.array(digits[0]))]
+        parts += [self._next.take(pa.array(digit)) for digit in digits[1:]]
+        chosen = _scrambled(numbers)
+        wanted = self._lengths[chosen % len(self._lengths)] - 2 * syllables
+        tail = np.maximum(wanted, 0) * _VARIANTS + (chosen >> 40) % _VARIANTS
+        return pc.binary_join_element_wise(*parts, self._tails.take(pa.array(tail)), "")
+
+
+def _digits(numbers: Int) -> tuple[list[Int], Int]:
+    """Split numbers into syllables; those a number does not need are the blank one."""
+    digits = [np.full(len(numbers), _BASE) for _ in range(_BOUNDS[-1][0])]
+    syllables = np.zeros(len(numbers), np.int64)
+    lower = 0
+    for count, bound in _BOUNDS:
+        here = np.flatnonzero((numbers >= lower) & (numbers < bound))
+        # A factor prime to the base mixes the digits and keeps numbers apart.
+        rest = numbers[here] * 7_654_321 % bound
+        for place in range(count):
+            digits[place][here] = rest % _BASE
+            rest //= _BASE
+        syllables[here] = count
+        lower = bound
+    return digits, syllables
+
+
+def _scrambled(numbers: Int) -> Int:
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return ((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(1)).astype(np.int64)
+
+
+def _tails(random: Generator) -> list[str]:
+    """Write some runs of words for every length; each starts with a space, none ends with one."""
+    text = "".join(
+        "".join(random.choice(_SYLLABLES, random.integers(1, 5))) + " " for _ in range(4096)
+    )
+    starts = random.integers(0, len(text) - _LONGEST, (_LONGEST + 1, _VARIANTS))
+    return [_tail(text, start, length) for length, row in enumerate(starts) for start in row]
+
+
+def _tail(text: str, start: int, length: int) -> str:
+    if length < 2:
+        return ""
+    return " " + text[start : start + length - 1].strip().ljust(length - 1, "n")
 
 
 def batches(
@@ -131,8 +290,8 @@ def query_sizes(corpus: CorpusSource, measured: Measured, count: int, random: Ge
     return random.choice(sizes[sizes > 0], count)
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Generate the corpus and report how similar it is."""
     parser = command_line(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write")
     parser.add_argument("--like", type=Path, required=True, metavar="CORPUS", help="imitate this")
@@ -140,12 +299,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=250, metavar="N")
     parser.add_argument("--large-queries", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Generate the corpus and report how similar it is."""
-    given = options()
+    given = parser.parse_args()
     random = np.random.default_rng(given.seed)
     emit("generate", machine=machine(), seed=given.seed)
     corpus = CorpusSource(given.like)

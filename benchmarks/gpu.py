@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import string
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from common import machine, percentiles, rounded, say, versions
 from deepjoin.arrays import Half, Int
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.token_model import TOKENS, TokenModel
@@ -179,13 +177,7 @@ def times(call: Callable[[Any], Any], given: Sequence[Any]) -> Figures:
     """Time calls with each argument, after a warm-up, waiting for the results."""
     for one in given:
         call(one)
-    seconds = []
-    for one in given:
-        started = perf_counter()
-        call(one)
-        seconds.append(perf_counter() - started)
-    values = np.percentile(1e3 * np.array(seconds), [50, 99, 100])
-    return dict(zip(("p50_ms", "p99_ms", "max_ms"), values, strict=True))
+    return percentiles([_seconds(partial(call, one)) for one in given])
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -230,25 +222,14 @@ def measure(folder: Path, shape: str, options: argparse.Namespace) -> Figures:
     return about
 
 
-def machine(device: str) -> Figures:
-    """Describe the machine."""
+def machine_of(device: str) -> Figures:
+    """Describe the machine and its GPU."""
     import torch
 
-    packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+    packages = ("torch", "transformers", "sentence-transformers", "tokenizers")
     on_gpu = torch.device(device).type == "cuda"
-    return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
-        "cuda": torch.version.cuda,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
-    }
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return float(f"{value:.6g}") if isinstance(value, float | np.floating) else value
+    about = {"device": torch.cuda.get_device_name(device)} if on_gpu else {}
+    return machine() | about | {"cuda": torch.version.cuda} | versions(*packages)
 
 
 def main() -> None:
@@ -263,15 +244,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="a file to write the figures to as well")
     options = parser.parse_args()
     tiny = not options.device.startswith("cuda")
-    figures: Figures = {"benchmark": "gpu", "machine": machine(options.device)}
+    figures: Figures = {"benchmark": "gpu", "machine": machine_of(options.device)}
     for shape in options.shapes.split(","):
         with tempfile.TemporaryDirectory() as place:
             given = options.model if shape == "minilm" else None
             folder = given or save_model(Path(place) / shape, shape, options.words, tiny)
-            figures[shape] = _rounded(measure(folder, shape, options))
+            figures[shape] = rounded(measure(folder, shape, options))
         if options.json:  # after each, since the next one may take long
             options.json.write_text(json.dumps(figures) + "\n")
-        print(f"{shape} is measured.", file=sys.stderr, flush=True)
+        say(f"{shape} is measured.")
     print(json.dumps(figures))
 
 

@@ -25,7 +25,8 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -119,32 +120,41 @@ def close(known: dict[str, Kind]) -> None:
         getattr(kind, "close", lambda: None)()
 
 
+def cases(known: dict[str, Kind], options: argparse.Namespace) -> Iterator[tuple[str, str, Case]]:
+    """Yield what makes each case again, its kind and the case: at random, or every one there is."""
+    if options.every:
+        for name, kind in known.items():
+            yield from ((f"--only {name} --every", name, case) for case in kind.every())
+        return
+    weights = [kind.weight for kind in known.values()]
+    for number in count(options.first):
+        random = Random(f"{options.seed}:{number}")
+        name = random.choices(list(known), weights)[0]
+        yield f"--seed {options.seed} --first {number}", name, known[name].make(random)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Run rounds until the time is over; return how many failed."""
+    """Run cases until the time is over; return how many failed."""
     known = kinds()
-    names = options.only.split(",") if options.only else list(known)
-    weights = [known[name].weight for name in names]
+    if options.only:
+        known = {name: known[name] for name in options.only.split(",")}
     rounds, failed, seconds = Counter[str](), Counter[str](), Counter[str]()
     started = time.monotonic()
-    number = options.first
     try:
-        while time.monotonic() - started < 60 * options.minutes:
-            if all(failed[name] >= _ENOUGH for name in names):
+        for again, name, case in cases(known, options):
+            is_over = time.monotonic() - started > 60 * options.minutes
+            if is_over or all(failed[one] >= _ENOUGH for one in known):
                 break
-            random = Random(f"{options.seed}:{number}")
-            name = random.choices(names, weights)[0]
-            number += 1
             if failed[name] >= _ENOUGH:
                 continue
             before = time.monotonic()
-            case = known[name].make(random)
             why = failure(known[name], case)
             rounds[name] += 1
             seconds[name] += round(time.monotonic() - before, 3)
             if why is not None:
                 failed[name] += 1
                 path = keep(options.out, name, shrunk(known[name], case), why)
-                say(f"--seed {options.seed} --first {number - 1}: {name} failed\n{why}kept: {path}")
+                say(f"{again}: {name} failed\n{why}kept: {path}")
     except KeyboardInterrupt:
         say("interrupted")
     finally:
@@ -168,6 +178,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(int(time.time())), help="default: the time")
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--only", help="kinds, separated by commas")
+    parser.add_argument("--every", action="store_true", help="every case of a kind, e.g. kill")
     parser.add_argument("--out", type=Path, default=KEPT, help="where failing cases are kept")
     parser.add_argument("--replay", type=Path, help="run a kept case again")
     options = parser.parse_args()

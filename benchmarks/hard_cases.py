@@ -55,9 +55,13 @@ class Kind(ABC):
         """Return cases that are simpler, to find the simplest one that fails."""
         return iter(())
 
+    def every(self) -> Iterator[Case]:
+        """Return all cases, where they can be counted."""
+        return iter(())
+
 
 class Kills(Kind):
-    """An operation is killed before a step, half the time right beside a rename: the commit."""
+    """An operation is killed at a moment or a step, often right beside a rename: the commit."""
 
     weight = 3
 
@@ -75,10 +79,13 @@ class Kills(Kind):
             self._trials[operation] = Trial(operation, self._place / operation)
         return self._trials[operation]
 
-    def _step(self, random: Random, operation: str) -> int:
+    def _steps_of(self, operation: str) -> list[str]:
         if operation not in self._steps:
             self._steps[operation] = self._trial(operation).steps()
-        steps = self._steps[operation]
+        return self._steps[operation]
+
+    def _step(self, random: Random, operation: str) -> int:
+        steps = self._steps_of(operation)
         renames = [number for number, name in enumerate(steps, 1) if name == "os.rename"]
         if renames and random.random() < 0.5:
             return max(1, random.choice(renames) + random.choice((-1, 0, 1, 2)))
@@ -90,13 +97,28 @@ class Kills(Kind):
         case: Case = {"operation": operation, "step": self._step(random, operation)}
         if random.random() < 0.4:
             case["loss"] = random.choice(list(LOSSES))
+        elif random.random() < 0.2:
+            case["seconds"] = random.uniform(0, self._trial(operation).usual_seconds())
         return case
+
+    def every(self) -> Iterator[Case]:
+        """Kill each operation at each step, and cut the power at every tenth and each rename."""
+        for operation in OPERATIONS:
+            steps = self._steps_of(operation)
+            renames = [number + 1 for number, name in enumerate(steps, 1) if name == "os.rename"]
+            for step in range(1, len(steps) + 2):
+                yield {"operation": operation, "step": step}
+            for step in sorted({*range(1, len(steps) + 1, 10), *renames, len(steps) + 1}):
+                for loss in LOSSES:
+                    yield {"operation": operation, "step": step, "loss": loss}
 
     def run(self, case: Case, place: Path) -> None:
         """Kill the operation or cut the power; the state before or after must be left."""
         trial = self._trial(case["operation"])
         if "loss" in case:
             trial.cut_at(case["step"], case["loss"])
+        elif "seconds" in case:
+            trial.killed_after(case["seconds"])
         else:
             trial.killed_at(case["step"])
 

@@ -1,8 +1,8 @@
 """JOSIE beside exact-equi: the same answers, and what each method reads and how long it takes.
 
-LAKE is an index, or a corpus folder, whose index is built in the work folder. The queries are
-those of --queries-of, or some columns of the lake. With --generated, generate.py makes a lake of
-that many columns from the corpus LAKE. Each query searches for the best --best columns outside
+LAKE is a corpus folder, whose index is built in the work folder, or an index, which is searched
+with --queries-of. With --generated, generate.py makes a lake of that many columns from the corpus
+LAKE. Each query searches for the best --best columns outside
 its own table; evidence is measured for every hit. Prints one JSON object. `all_postings` counts
 the postings of all values of the query; exact-equi reads them all except long lists that cannot
 matter.
@@ -10,7 +10,6 @@ matter.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ from common import (
     say,
 )
 from deepjoin import Column, Lake
-from deepjoin.lab.josie.method import JosieSearch, josie
+from deepjoin.lab.josie.search import JosieSearch, josie
 from deepjoin.model import Hit, Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.exact import exact_equi
@@ -50,19 +49,6 @@ def generated(like: Path, folder: Path, columns: int) -> Path:
         command = [sys.executable, script, folder, "--like", like, "--columns", columns]
         subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
     return folder
-
-
-def own_columns(lake: Lake, count: int) -> list[Column]:
-    """Take some columns of the lake as queries."""
-    random = np.random.default_rng(0)
-    places = [(s, c) for s in lake.index.segments for c in range(s.values.columns)]
-    chosen = random.choice(len(places), min(count, len(places)), replace=False)
-    found = []
-    for segment, number in (places[place] for place in chosen.tolist()):
-        catalog = segment.catalog
-        table = catalog.table_names[int(catalog.column_tables[number])]
-        found.append(lake.column(table, catalog.column_names[number]))
-    return found
 
 
 def answers(
@@ -140,8 +126,8 @@ def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
     return row
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("lake", type=Path, metavar="LAKE", help="an index, or a corpus folder")
@@ -151,25 +137,15 @@ def options() -> argparse.Namespace:
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for corpora and indexes")
     add("--best", type=int, default=K, metavar="K", help="hits asked for (default 10)")
     add("--passes", type=int, default=3, metavar="N", help="timed passes (default 3)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
-    corpus, index = given.queries_of, given.lake
+    given = parser.parse_args()
+    corpus, index = given.queries_of or given.lake, given.lake
     if given.generated:
         name = f"{given.lake.name}-like-{given.generated}"
         corpus = generated(given.lake, given.workdir / name, given.generated)
-    elif not (given.lake / "manifest.json").exists():
-        corpus = given.lake
-    if corpus is not None and corpus != given.queries_of:
+    if given.queries_of is None:
         index = indexed(corpus, given.workdir / f"{corpus.name}.index")
     lake = deepjoin.open(index)
-    if corpus is None:
-        sets = {"own_columns": own_columns(lake, given.queries)}
-    else:
-        sets = query_sets(CorpusSource(corpus), given.queries)
+    sets = query_sets(CorpusSource(corpus), given.queries)
     about = {"lake": index.name, "columns": lake.report.columns, "best": given.best}
     emit("josie", **about, **measured(lake, sets, given.best, given.passes), machine=machine())
 

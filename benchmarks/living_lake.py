@@ -8,16 +8,15 @@ Prints one JSON object per line.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
-import statistics
 import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import deepjoin
+from common import emit, folder_bytes, percentiles
 from deepjoin import Lake
 from deepjoin.read.corpus import CorpusSource
 
@@ -29,25 +28,10 @@ def seconds(work: Any) -> tuple[float, Any]:
     return perf_counter() - started, result
 
 
-def spread(times: list[float]) -> dict[str, float]:
-    """Summarise times in milliseconds."""
-    ordered = sorted(times)
-    return {
-        "p50_ms": round(1000 * statistics.median(times), 3),
-        "p99_ms": round(1000 * ordered[int(0.99 * (len(ordered) - 1))], 3),
-        "max_ms": round(1000 * ordered[-1], 3),
-    }
-
-
 def search_times(lake: Lake, queries: list[Any], passes: int = 3) -> dict[str, float]:
     """Time the default search with its evidence, the best of some passes a query."""
     best = [min(seconds(lambda q=q: lake.search(q, 10))[0] for _ in range(passes)) for q in queries]
-    return spread(best)
-
-
-def tell(what: str, **figures: Any) -> None:
-    """Print a row as JSON."""
-    print(json.dumps({"what": what, **figures}), flush=True)
+    return percentiles(best)
 
 
 def small_table(generator: random.Random, corpus: list[Any]) -> dict[str, list[str]]:
@@ -73,29 +57,27 @@ def run_files(place: Path, number: int, corpus: list[Any]) -> None:
     folder = place / "files"
     files_lake(folder, number, corpus)
     took, lake = seconds(lambda: deepjoin.index(folder))
-    tell("index files", files=number, seconds=round(took, 2), columns=lake.report.columns)
+    emit("index files", files=number, seconds=took, columns=lake.report.columns)
     for _ in range(3):
         took, lake = seconds(lambda: deepjoin.index(folder))
-        tell("unchanged files", files=number, seconds=round(took, 3))
+        emit("unchanged files", files=number, seconds=took)
     path = next(folder.glob("7/*.csv"))
     path.write_text(path.read_text() + "more,more\n")
     took, lake = seconds(lambda: deepjoin.index(folder))
-    tell(
-        "one file changed", files=number, seconds=round(took, 3), segments=len(lake.index.segments)
-    )
+    emit("one file changed", files=number, seconds=took, segments=len(lake.index.segments))
     took, _ = seconds(lambda: lake.add(path))
-    tell("add one file", seconds=round(took, 3))
+    emit("add one file", seconds=took)
 
 
 def run_corpus(place: Path, corpus: CorpusSource, adds: int, columns: list[Any]) -> None:
     """Index a corpus, add tables one by one, compare searches with the compacted lake."""
     queries = corpus.queries()
     took, lake = seconds(lambda: deepjoin.index(corpus.folder, place / "index", profile="basic"))
-    tell("index corpus", seconds=round(took, 2), columns=lake.report.columns)
+    emit("index corpus", seconds=took, columns=lake.report.columns)
     for _ in range(3):
         took, lake = seconds(lambda: deepjoin.index(corpus.folder, place / "index"))
-        tell("unchanged corpus", seconds=round(took, 3))
-    tell("search before adds", **search_times(lake, queries))
+        emit("unchanged corpus", seconds=took)
+    emit("search before adds", **search_times(lake, queries))
     generator = random.Random(2)
     times, most = [], 0
     for number in range(adds):
@@ -103,16 +85,15 @@ def run_corpus(place: Path, corpus: CorpusSource, adds: int, columns: list[Any])
         took, _ = seconds(lambda frame=frame: lake.add(frame))
         times.append(took)
         most = max(most, len(lake.index.segments))
-    tell("add one table", adds=adds, **spread(times), most_segments=most)
-    size = sum(path.stat().st_size for path in lake.path.rglob("*") if path.is_file())
-    tell("after adds", segments=len(lake.index.segments), mb=round(size / 1e6, 1))
+    emit("add one table", adds=adds, **percentiles(times), most_segments=most)
+    emit("after adds", segments=len(lake.index.segments), mb=folder_bytes(lake.path) / 1e6)
     after = search_times(lake, queries)
-    tell("search after adds", **after)
+    emit("search after adds", **after)
     took, _ = seconds(lake.compact)
-    tell("compact", seconds=round(took, 2))
+    emit("compact", seconds=took)
     compacted = search_times(lake, queries)
-    tell("search compacted", **compacted)
-    tell("ratio", p50=round(after["p50_ms"] / compacted["p50_ms"], 2))
+    emit("search compacted", **compacted)
+    emit("ratio", p50=after["p50_ms"] / compacted["p50_ms"])
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """Accuracy of `deepjoin.match` on value pairs with gold, set by set, beside rapidfuzz.
 
 ``python benchmarks/match.py [--fuzzy FOLDER] [--entities FOLDER] [--programs FOLDER]
-[--meanings FOLDER] [--bridges FOLDER...] [--speed N] [--way deepjoin|vectors|rapidfuzz] [--swap]
-[--each]``
+[--meanings FOLDER] [--bridges FOLDER...] [--speed N] [--way WAY] [--swap] [--each]``
 
 - ``--fuzzy``: folders with left.csv, right.csv (id, title) and gt.csv. Every title of right.csv
   looks for its partner in left.csv; once as they are, once with all true partners taken out of
@@ -18,6 +17,11 @@
 
 Figures are macro means over sets of precision, recall and F1 of pairs of values; ``estimate`` is
 the mean distance of the estimated precision from the true one. ``--swap`` exchanges the two sides.
+
+Ways: ``deepjoin`` is `deepjoin.match`, ``vectors`` the semantic join at the encoder's threshold,
+``rapidfuzz`` its weighted ratio from 90. ``cosine``, ``levenshtein``, ``jaro-winkler`` and
+``skrub`` take for each value the most similar one and the best threshold over the sets at hand,
+which a user could not know.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import csv
 import random
 import re
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -72,6 +77,8 @@ class Answer:
 
 
 Way = Callable[[list[str], list[str]], Answer]
+#: A value of each side, and their similarity.
+Scored = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
@@ -173,14 +180,17 @@ def made_up_task(size: int) -> Task:
     return Task("made up", str(size), left, right, frozenset())
 
 
+def distinct(values: list[str]) -> list[str]:
+    """Reduce cells to distinct canonical values."""
+    return list(dict.fromkeys(filter(None, map(canonical, values))))
+
+
 def by_vectors(left: list[str], right: list[str]) -> Answer:
     """Match by the cosine of cell vectors and the encoder's threshold alone."""
     from deepjoin.embed.cells import load_cell_encoder
     from deepjoin.matching.values import SemanticMatching, match_values
 
-    mine, theirs = (
-        list(dict.fromkeys(filter(None, map(canonical, side)))) for side in (left, right)
-    )
+    mine, theirs = distinct(left), distinct(right)
     if not mine or not theirs:
         return Answer([])
     found = match_values(mine, theirs, SemanticMatching(load_cell_encoder(), join="any"))
@@ -205,9 +215,7 @@ def by_rapidfuzz(left: list[str], right: list[str]) -> Answer:
     """Take the best of rapidfuzz's weighted ratio from 90, a usual choice."""
     from rapidfuzz import fuzz, process
 
-    mine, theirs = (
-        list(dict.fromkeys(filter(None, map(canonical, side)))) for side in (left, right)
-    )
+    mine, theirs = distinct(left), distinct(right)
     found = ((value, process.extractOne(value, theirs, scorer=fuzz.WRatio)) for value in mine)
     return Answer([(value, best[0]) for value, best in found if best and best[1] >= 90])
 
@@ -269,7 +277,73 @@ def by_bridges(corpora: list[Path], tasks: list[Task], folder: Path) -> Way:
     return way
 
 
+def by_cosine(left: list[str], right: list[str]) -> list[Scored]:
+    """Take the value with the nearest cell vector."""
+    from deepjoin.embed.cells import load_cell_encoder
+    from deepjoin.matching.joinability import ONE
+    from deepjoin.matching.values import SemanticMatching, nearest_values
+
+    near = nearest_values(left, right, SemanticMatching(load_cell_encoder()))
+    same, likes = set(left) & set(right), (near.similarities / ONE).tolist()
+    pairs = zip(near.mine.tolist(), near.theirs.tolist(), likes, strict=True)
+    found = [(left[i], right[j], like) for i, j, like in pairs if left[i] not in same]
+    return found + [(value, value, 1.0) for value in sorted(same)]
+
+
+def by_edits(scorer: str) -> Callable[[list[str], list[str]], list[Scored]]:
+    """Take the most similar value by a measure of rapidfuzz."""
+
+    def score(left: list[str], right: list[str]) -> list[Scored]:
+        from rapidfuzz import distance
+        from rapidfuzz.process import cdist
+
+        measure = getattr(distance, scorer).normalized_similarity
+        similar = cdist(left, right, scorer=measure, workers=2)
+        best = similar.argmax(axis=1)
+        likes = similar[np.arange(len(left)), best].tolist()
+        return list(zip(left, (right[j] for j in best.tolist()), likes, strict=True))
+
+    return score
+
+
+def by_skrub(left: list[str], right: list[str]) -> list[Scored]:
+    """Take skrub's best match and its rescaled distance, whose zero is a perfect match."""
+    import pandas as pd
+    from skrub import fuzzy_join
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        joined = fuzzy_join(
+            pd.DataFrame({"mine": left}), pd.DataFrame({"theirs": right}),
+            left_on="mine", right_on="theirs", add_match_info=True,
+        )  # fmt: skip
+    distances = joined["skrub_Joiner_rescaled_distance"].fillna(0.0)
+    return list(zip(left, joined["theirs"], 1 - distances / 2, strict=True))
+
+
 WAYS: dict[str, Way] = {"deepjoin": by_match, "vectors": by_vectors, "rapidfuzz": by_rapidfuzz}
+#: Ways that say how similar each value's best match is, and need a threshold.
+SCORED = {
+    "cosine": by_cosine,
+    "levenshtein": by_edits("Levenshtein"),
+    "jaro-winkler": by_edits("JaroWinkler"),
+    "skrub": by_skrub,
+}
+
+
+def at_best_threshold(way: str, tasks: list[Task]) -> tuple[float, list[Scores]]:
+    """Sweep one threshold for all sets, and take that of the best mean F1."""
+    scored = [SCORED[way](distinct(task.left), distinct(task.right)) for task in tasks]
+
+    def at(least: float) -> list[Scores]:
+        return [
+            Scores.of(task, Answer([(one, other) for one, other, like in each if like >= least]))
+            for task, each in zip(tasks, scored, strict=True)
+        ]
+
+    every = np.arange(0.0, 1.0, 0.01).tolist()
+    best = max(every, key=lambda least: np.mean([one.f1 for one in at(least)]))
+    return best, at(best)
 
 
 def measure(way: Way, tasks: Iterable[Task], each: bool) -> list[Scores]:
@@ -304,7 +378,7 @@ def main() -> None:
         parser.add_argument(option, type=Path)
     parser.add_argument("--bridges", type=Path, nargs="+", default=[], metavar="FOLDER")
     parser.add_argument("--speed", type=int, metavar="N")
-    parser.add_argument("--way", choices=WAYS, default="deepjoin")
+    parser.add_argument("--way", choices=[*WAYS, *SCORED], default="deepjoin")
     parser.add_argument("--swap", action="store_true")
     parser.add_argument("--each", action="store_true")
     options = parser.parse_args()
@@ -324,31 +398,36 @@ def main() -> None:
     if options.swap:
         tasks = [task.swapped() for task in tasks]
     with tempfile.TemporaryDirectory() as folder:
+        way: Way | None
         if options.bridges:
             way = by_bridges(options.bridges, tasks, Path(folder))
         else:
-            way = WAYS[options.way]
+            way = WAYS.get(options.way)
         run(way, tasks, options)
 
 
-def run(way: Way, tasks: list[Task], options: argparse.Namespace) -> None:
-    """Measure a way on the tasks, and show the figures."""
+def run(way: Way | None, tasks: list[Task], options: argparse.Namespace) -> None:
+    """Measure a way on the tasks, and show the figures; None for one that needs a threshold."""
     table: list[list[object]] = [["group", "sets", "P", "R", "F1", "estimate", "seconds"]]
     for group in dict.fromkeys(task.group for task in tasks):
         mine = [task for task in tasks if task.group == group]
         began = perf_counter()
-        scores = measure(way, mine, options.each)
+        threshold = None
+        if way is None:
+            threshold, scores = at_best_threshold(options.way, mine)
+        else:
+            scores = measure(way, mine, options.each)
         seconds = perf_counter() - began
         macro = np.mean([(one.precision, one.recall, one.f1) for one in scores], axis=0)
         claims = [abs(s.claimed - s.precision) for s in scores if s.claimed is not None]
         estimate = float(np.mean(claims)) if claims else None
         emit("match", way=options.way, group=group, sets=len(mine), precision=macro[0],
              recall=macro[1], f1=macro[2], estimate=estimate, seconds=seconds,
-             swapped=options.swap)  # fmt: skip
+             threshold=threshold, swapped=options.swap)  # fmt: skip
         figures = [f"{figure:.3f}" for figure in macro]
         shown = "" if estimate is None else f"{estimate:.3f}"
         table.append([group, len(mine), *figures, shown, f"{seconds:.1f}"])
-        if group == "fuzzyjoin":
+        if group == "fuzzyjoin" and way is not None:
             micro, mean = share_matched(way, mine)
             emit("match_without_partners", way=options.way, matched=micro, mean_over_sets=mean)
             table.append(["partners taken out: matched", len(mine), micro, mean, "", "", ""])

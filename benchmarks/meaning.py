@@ -82,8 +82,8 @@ class Answerer:
         return json.loads(self._process.stdout.readline())
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("index", type=Path, metavar="INDEX")
@@ -94,12 +94,7 @@ def options() -> argparse.Namespace:
     add("--full", type=int, default=0, metavar="N", help="queries compared with all values")
     add("--against", metavar="SRC", help="source folder of another version of deepjoin")
     add("--answer", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     if given.answer:
         answer(given.index, given.corpus, given.join)
         return

@@ -41,11 +41,11 @@ GROUPS = {
     + ["parent_home", "child_home", "parent_key", "child_key"],
     "containment and coverage": ["containment", "coverage", "matched"],
     "uniqueness and missing cells": [
-        *("parent_unique", "parent_filled", "child_unique", "child_filled", "child_is_own_key"),
+        *("parent_unique", "parent_filled", "child_unique", "child_filled", "child_is_own_key")
     ],
     "types": ["same_type", "text", "integer", "decimal", "date"],
     "ranges, density, chance": [
-        *("density", "low_gap", "high_gap", "chance", "generic", "parent_generic", "frequency"),
+        *("density", "low_gap", "high_gap", "chance", "generic", "parent_generic", "frequency")
     ],
     "place in the table": ["parent_place", "child_place", "parent_width"],
     "meaning of names": ["name_meaning", "table_meaning"],
@@ -54,8 +54,12 @@ GROUPS = {
 
 def scores(found: np.ndarray, labels: np.ndarray, total: int) -> dict[str, float]:
     """Return precision, recall and F1 of what was found, of ``total`` declared keys."""
-    right = int((found & (labels == 1)).sum())
-    precision, recall = right / max(1, int(found.sum())), right / max(1, total)
+    return figures(int((found & (labels == 1)).sum()), int(found.sum()), total)
+
+
+def figures(right: int, found: int, total: int) -> dict[str, float]:
+    """Return precision, recall and F1 from counts."""
+    precision, recall = right / max(1, found), right / max(1, total)
     f1 = 2 * precision * recall / max(1e-9, precision + recall)
     return {"precision": round(precision, 3), "recall": round(recall, 3), "f1": round(f1, 3)}
 
@@ -205,15 +209,7 @@ def whole_database(folder: Path, name: str, place: Path) -> dict[str, Any]:
                 got.add(
                     (one.child_table, *one.child_columns, one.parent_table, *one.parent_columns)
                 )
-        right = len(got & wanted)
-        precision, recall = right / max(1, len(got)), right / max(1, len(wanted))
-        f1 = 2 * precision * recall / max(1e-9, precision + recall)
-        report[label] = {
-            "precision": round(precision, 3),
-            "recall": round(recall, 3),
-            "f1": round(f1, 3),
-            "keys": len(wanted),
-        }
+        report[label] = figures(len(got & wanted), len(got), len(wanted)) | {"keys": len(wanted)}
     return report
 
 

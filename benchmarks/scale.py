@@ -10,7 +10,6 @@ query by query. Prints JSON objects, one a corpus and step.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -141,19 +140,14 @@ def recall(lake: Lake, queries: list[Column]) -> Row:
     return {"recall": float(np.mean(right)), "kind": vectors.index.kind, "codes_mb": size / 1e6}
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Measure each corpus."""
     parser = command_line(__doc__)
     parser.add_argument("corpora", type=Path, nargs="+", metavar="CORPUS")
     parser.add_argument("--vectors-of", type=Path, required=True, metavar="INDEX")
     parser.add_argument("--queries", type=int, default=100, metavar="N")
     parser.add_argument("--passes", type=int, default=3, metavar="N", help="timed passes")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Measure each corpus."""
-    given = options()
+    given = parser.parse_args()
     emit("scale", machine=machine())
     rows = [made(corpus, given.vectors_of) for corpus in given.corpora]
     for corpus, row in zip(given.corpora, rows, strict=True):

@@ -27,7 +27,7 @@ from deepjoin.matching import careful
 from deepjoin.matching.candidates import leading
 from deepjoin.matching.trees import Trees
 from deepjoin.normalise.canonical import canonical
-from match import Task, fuzzy_tasks
+from match import Task, distinct, fuzzy_tasks
 
 TARGET = Path(careful.__file__).with_name("careful.json")
 FOLDS = 5
@@ -63,11 +63,6 @@ class Variant:
         pairs = zip(self.found.left.tolist(), self.found.right.tolist(), strict=True)
         self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
         return pair
-
-
-def distinct(values: list[str]) -> list[str]:
-    """Reduce cells to distinct canonical values."""
-    return list(dict.fromkeys(filter(None, map(canonical, values))))
 
 
 def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Variant]:

@@ -28,7 +28,7 @@ import deepjoin
 from common import K, Row, command_line, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column, Lake
 from deepjoin.arrays import Double
-from deepjoin.engines.postgres.publishing import withdraw
+from deepjoin.engines.postgres.publishing import Published, withdraw
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.query import excluded_columns
 from deepjoin.search.vectors import VectorSearcher
@@ -100,25 +100,21 @@ def embedded(lake: Lake, method: str, queries: Sequence[Column], least: Double) 
 
 def published(given: argparse.Namespace, lake: Lake, method: str, ann: str, url: str) -> Row:
     """Load the vectors, then build the graph if any, each timed."""
-    options = {"name": NAME, "spaces": [SPACES[method]], "replace": True}
-    started = perf_counter()
-    loaded = deepjoin.publish(
-        lake,
-        url,
-        settings=deepjoin.PublishSettings(index="codes" if ann == "codes" else "exact"),
-        **options,
-    )
-    row = {"vectors": loaded.vectors, "load_s": perf_counter() - started, "bytes": loaded.bytes}
-    if ann == "hnsw":
+
+    def publish(kind: str) -> tuple[Published, float]:
+        settings = deepjoin.PublishSettings(index=kind, memory=given.memory << 20)
         started = perf_counter()
-        indexed = deepjoin.publish(
-            lake,
-            url,
-            settings=deepjoin.PublishSettings(index=ann, memory=given.memory << 20),
-            **options,
+        spaces = [SPACES[method]]
+        done = deepjoin.publish(
+            lake, url, name=NAME, spaces=spaces, replace=True, settings=settings
         )
-        row |= {"index_s": perf_counter() - started, "table_bytes": loaded.bytes}
-        row["bytes"] = indexed.bytes
+        return done, perf_counter() - started
+
+    loaded, took = publish("codes" if ann == "codes" else "exact")
+    row = {"vectors": loaded.vectors, "load_s": took, "bytes": loaded.bytes}
+    if ann == "hnsw":
+        indexed, took = publish(ann)
+        row |= {"index_s": took, "table_bytes": loaded.bytes, "bytes": indexed.bytes}
     return emit("vector_store", method=method, where="pgvector", ann=ann, **row)
 
 
@@ -129,13 +125,8 @@ def stored(
     queries, space = queries_of(given), SPACES[method]
     published(given, lake, method, ann, url)
     for effort in given.efforts or EFFORTS[ann]:
-        deepjoin.publish(
-            lake,
-            url,
-            name=NAME,
-            spaces=[space],
-            settings=deepjoin.PublishSettings(index=ann, effort=effort),
-        )
+        how = deepjoin.PublishSettings(index=ann, effort=effort)
+        deepjoin.publish(lake, url, name=NAME, spaces=[space], settings=how)
         there = deepjoin.open(given.index, vector_store=url)
         row = searched(there, method, queries, least)
         emit("vector_store", method=method, where="pgvector", ann=ann, effort=effort, **row)
@@ -175,8 +166,8 @@ def queries_of(given: argparse.Namespace) -> list[Column]:
     return list(CorpusSource(given.corpus).columns("queries.parquet"))[: given.queries or None]
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Run the benchmark."""
     parser = command_line(__doc__)
     add = parser.add_argument
     add("index", type=Path, metavar="INDEX")
@@ -189,12 +180,7 @@ def options() -> argparse.Namespace:
     add("--ann", choices=[*EFFORTS], help="default: hnsw for deepjoin, codes for the others")
     add("--memory", type=int, default=2048, metavar="MB", help="to build the graph (2048)")
     add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run the benchmark."""
-    given = options()
+    given = parser.parse_args()
     emit("vector_store", machine=machine())
     lake = deepjoin.open(given.index)
     queries = queries_of(given)

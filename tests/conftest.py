@@ -39,7 +39,10 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("deepjoin"), max_examples=12)
 settings.load_profile("deepjoin")
 
-pytest_plugins = ["tests.support.postgres", "tests.support.shops", "tests.support.training"]
+pytest_plugins = [
+    *("tests.support.command_line", "tests.support.encoder_models", "tests.support.postgres"),
+    *("tests.support.shops", "tests.support.training"),
+]
 
 # Each of the hundreds of processes that tests start would compile the whole package otherwise.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

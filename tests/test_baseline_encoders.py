@@ -18,12 +18,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.encoders.averages import mean_vectors
 from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, load_mlp, write_mlp
 from deepjoin.lab.encoders.sherlock import load_sherlock
-from deepjoin.lab.encoders.tabert import (
-    RowLayout,
-    TabertEncoder,
-    TabertRow,
-    load_tabert,
-)
+from deepjoin.lab.encoders.tabert import RowLayout, TabertEncoder, TabertRow, load_tabert
 from deepjoin.lab.encoders.turl import TurlEncoder, load_turl
 from deepjoin.model import Column
 from tests.support.table_models import (

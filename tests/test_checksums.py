@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,7 +25,7 @@ from deepjoin.relating.graph import current_edges
 from deepjoin.store import open_index
 from deepjoin.store.manifest import is_sealed, sealed_json
 from deepjoin.store.storage import PENDING, pending_salt, seal
-from tests.support.command_line import Run, call
+from tests.support.command_line import Run
 from tests.support.flips import (
     OPERATIONS,
     Flip,
@@ -57,11 +56,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lake.remove("2.csv")
     assert len(lake.index.segments) == 2
     return made
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 @pytest.fixture

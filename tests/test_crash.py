@@ -1,6 +1,6 @@
 """Killed, cut off, full, read only, or two at once: an index is the last good one.
 
-`benchmarks/crash.py` does the same at every step, at many more moments.
+`benchmarks/hard.py --only kill --every` does the same at every step.
 """
 
 from __future__ import annotations

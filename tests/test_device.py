@@ -24,7 +24,7 @@ from deepjoin.store.column_vectors import encode
 from deepjoin.store.column_vectors.encode import finish_columns
 from deepjoin.store.manifest import MANIFEST
 from tests.support.column_lakes import WordEncoder, segment_of
-from tests.support.encoder_models import Folders, model_folders
+from tests.support.encoder_models import Folders
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
@@ -72,12 +72,6 @@ def _grown(folder: Path, **options: Any) -> Lake:
         lake.add(_frames(14, 15))
         lake.remove("t03")
     return lake
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,8 @@ from deepjoin.embed.columns.onnx_encoder import _is_exact
 from deepjoin.embed.columns.weights import block_codes, read_weights, write_weights
 from deepjoin.errors import MissingExtra
 from deepjoin.lab.onnx.export import nearest, rounded
-from tests.support.encoder_models import ODD, Folders, cosines, export, loaded, model_folders
+from tests.support.encoder_models import ODD, Folders, cosines, export, loaded
 from tests.support.tiny_models import save_model
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 @pytest.mark.slow

@@ -18,13 +18,7 @@ from deepjoin.embed.columns.encoder import checked
 from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.errors import MissingExtra, reason
-from tests.support.encoder_models import Folders, loaded, model_folders
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
+from tests.support.encoder_models import Folders, loaded
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +27,8 @@ from deepjoin.read.corpus import write_corpus
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
 from deepjoin.store.models import located, shown, stored
-from tests.support.command_line import Run, call
-from tests.support.encoder_models import Folders, model_folders
+from tests.support.command_line import Run
+from tests.support.encoder_models import Folders
 
 WORDS = {
     "rome": (3, 0, 0), "paris": (2, 1, 0), "lyon": (2, 1, 1), "oslo": (1, 0, 1),
@@ -39,16 +38,6 @@ CITIES = Column(["Rome", "Paris", "Oslo", "New York", "Lyon"], "city", "cities")
 METALS = Column(["copper", "zinc", "new copper"], "metal", "metals")
 MIXED = Column(["Rome", "zinc", "lyon", "atlantis"], "thing", "things")
 ODD = Column(["atlantis", "lemuria"], "place", "legends")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    return model_folders(tmp_path_factory)
 
 
 def write_vec(path: Path) -> Path:
@@ -185,10 +174,7 @@ def test_a_long_cell_is_cut(folders: Folders) -> None:
     ("spec", "message"),
     [
         ("fastext:a.vec", "No encoder kind 'fastext' in deepjoin. .*Did you mean 'fasttext'?"),
-        (
-            "fasttext",
-            "'fasttext' is an encoder kind and needs a place. Give `encoder=.fasttext:",
-        ),
+        ("fasttext", "'fasttext' is an encoder kind and needs a place. Give `encoder=.fasttext:"),
         ("bert:", "Nothing follows 'bert:'. Give `encoder=.bert:FOLDER"),
         ("fasttext:train", "There is no fastText file 'train'. .*train_fasttext INDEX -o lake.bin"),
         ("fasttext:a/gone.bin", "There is no fastText file 'a/gone.bin'. Give a .vec or .bin"),

@@ -24,7 +24,6 @@ from tests.support.encoder_models import (
     default,
     export,
     loaded,
-    model_folders,
 )
 from tests.support.tiny_models import KINDS
 
@@ -33,12 +32,6 @@ TEXTS = {
     "colname-col": "Company: Apple, GE, IBM.",
     "title-colname-stat-col": "Firms. Company contains 3 values (5, 2, 3.3): Apple, GE, IBM.",
 }
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=["default", *KINDS, "sentence bert", "exported"])

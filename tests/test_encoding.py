@@ -29,9 +29,7 @@ METHODS = ("deepjoin", "sketch", "deepjoin-sketch")
 
 def build(folder: Path, **options: Any) -> Lake:
     return deepjoin.index(
-        {"cities": CITIES, "towns": TOWNS},
-        folder,
-        **index_options(min_distinct=1, **options),
+        {"cities": CITIES, "towns": TOWNS}, folder, **index_options(min_distinct=1, **options)
     )
 
 
@@ -137,9 +135,7 @@ def test_many_additions_and_a_compaction_answer_as_one_build(tmp_path: Path) -> 
     options = {"encoder": "default", "sketch": 64}
     whole = build(tmp_path / "whole", **options)
     grown = deepjoin.index(
-        {"cities": CITIES},
-        tmp_path / "grown",
-        **index_options(min_distinct=1, **options),
+        {"cities": CITIES}, tmp_path / "grown", **index_options(min_distinct=1, **options)
     )
     grown.add({"gone": pa.table({"x": ["Berlin", "Bonn", "Rome"]})})
     grown.add({"towns": TOWNS})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from deepjoin.lab.evaluation.metrics import (
 )
 from deepjoin.lab.evaluation.truth import Truth, brute_force
 from deepjoin.read.corpus import write_corpus
-from tests.support.command_line import Run, call
+from tests.support.command_line import Run
 
 REQUIRED = {
     *("corpus", "method", "join", "k", "queries", "precision", "precision_ties", "queries_ties"),
@@ -37,15 +36,8 @@ REQUIRED = {
     *("precision_ties_low", "precision_ties_high", "ndcg_low", "ndcg_high", "per_query"),
     *("queries_digest", "truth", "trained", "seed", "version"),
 }
-TIMES = {
-    *("encode_ms", "search_ms_p50", "total_ms_p50", "total_ms_p99", "build_s", "memory_mb"),
-}
+TIMES = {*("encode_ms", "search_ms_p50", "total_ms_p50", "total_ms_p99", "build_s", "memory_mb")}
 EXACT = ("--methods", "exact-equi")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 @pytest.fixture

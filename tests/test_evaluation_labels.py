@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from deepjoin.lab.evaluation.metrics import (
     read_labels,
 )
 from deepjoin.read.corpus import CorpusSource, write_corpus
-from tests.support.command_line import Run, call
+from tests.support.command_line import Run
 from tests.support.corpora import write_labels
 
 #: Four relevant columns, two of them spelled in other words, and one that is not enough.
@@ -30,11 +29,6 @@ LABELS = Labels(
     {"easy": 0.9, "hard": 0.0, "other": 0.2, "sure": 0.3, "half": 0.0},
 )
 NONE = Labels({}, {})
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import math
 import random
 import shutil
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.exact import exact_equi
 from deepjoin.search.methods import METHODS, Method, all_methods
 from deepjoin.settings import Vectors
-from tests.support.command_line import Run, call
+from tests.support.command_line import Run
 from tests.support.options import index_options
 
 ENCODER = load_cell_encoder()
@@ -36,11 +36,6 @@ WORDS = (
     *("USA", "United States", "UK", "United Kingdom", "Germany", "West Germany", "France", "FRA"),
     *("New York", "New York City", "Apple", "Apple Inc.", "IBM", "QB", "quarterback", "1994"),
 )
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 @pytest.fixture

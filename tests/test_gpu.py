@@ -20,7 +20,7 @@ from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.vector_build import METRICS
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import DeepJoinError
-from tests.support.encoder_models import ODD, Folders, cosines, loaded, model_folders
+from tests.support.encoder_models import ODD, Folders, cosines, loaded
 from tests.support.tiny_models import KINDS
 from tests.support.vector_files import build_vectors
 
@@ -50,12 +50,6 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> None:
 def halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold rows as a GPU does, with its product played."""
     play_halves(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=KINDS)

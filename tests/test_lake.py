@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import weakref
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,12 @@ from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.entry import JoinWarning
 from deepjoin.read.corpus import write_corpus
 from deepjoin.search import evidence, likely
-from tests.support.command_line import Run, call
+from tests.support.command_line import Run
 from tests.support.index_files import files_of, search_answers
 
 from .conftest import MakeLake
 
 COUNTRIES = "geo/countries.csv"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 def listing(folder: Path) -> list[str]:

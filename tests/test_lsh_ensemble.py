@@ -17,18 +17,19 @@ from xxhash import xxh3_64_intdigest
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake, Settings
 from deepjoin.errors import MissingExtra
+from deepjoin.lab import lsh_ensemble as lab_method
 from deepjoin.lab.evaluation.metrics import precision_ties
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.lab.lsh import minhash
-from deepjoin.lab.lsh.lsh_ensemble import LshEnsemble, lsh_ensemble
-from deepjoin.lab.lsh.minhash import (
+from deepjoin.lab.lsh_ensemble import (
     PLACES,
     SCHEME,
     SEED,
     THRESHOLDS,
+    LshEnsemble,
     LshIndex,
     Permutations,
     containment,
+    lsh_ensemble,
 )
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search.query import SearchOptions
@@ -72,7 +73,7 @@ def test_signatures_are_those_of_datasketch(
 ) -> None:
     lake = make_lake(columns_of(drawn))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minhash, "_CELLS", cells)
+        patch.setattr(lab_method, "_CELLS", cells)
         searcher = opened(lake)
     filled = [values for one in drawn if (values := distinct_cells(one).values)]
     filled.sort(key=len)
@@ -92,7 +93,7 @@ def test_candidates_are_those_of_datasketch(seed: int, threshold: float) -> None
     sets = sorted((chance.sample(words, chance.randint(1, 60)) for _ in range(60)), key=len)
     rows = np.array([PERMUTATIONS.signature(one) for one in sets])
     index = LshIndex(rows, np.array([len(one) for one in sets]))
-    theirs = deepcopy(minhash._tuned(threshold))
+    theirs = deepcopy(lab_method._tuned(threshold))
     signed = [LeanMinHash(seed=SEED, hashvalues=row, scheme=SCHEME) for row in rows]
     theirs.index([(n, one, len(sets[n])) for n, one in enumerate(signed)])
     for query in (chance.sample(words, 9), sets[0], sets[-1][: chance.randint(1, 9)], ["unknown"]):
@@ -238,8 +239,8 @@ def test_semantic_joins_are_shown_by_meaning(make_lake: MakeLake) -> None:
 
 def test_many_sizes_are_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = np.sort(np.random.default_rng(0).integers(1, 5000, 3000))
-    monkeypatch.setattr(minhash, "_SIZES", 40)
-    parts = minhash._partitions(sizes)
+    monkeypatch.setattr(lab_method, "_SIZES", 40)
+    parts = lab_method._partitions(sizes)
     uppers = [upper for _, upper in parts]
     assert uppers == sorted(set(uppers)) and len(uppers) == 16
     assert uppers[-1] == sizes[-1] and set(uppers) <= set(sizes.tolist())

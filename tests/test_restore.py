@@ -25,7 +25,6 @@ from tests.support.encoder_models import (
     default,
     export,
     loaded,
-    model_folders,
 )
 
 pytest.importorskip("sentence_transformers")
@@ -35,12 +34,6 @@ from deepjoin.lab.onnx.restore import drop_layers, kept_layers, restore, whole_f
 from deepjoin.lab.training.prepare import write_base
 
 TEXTS = ["company values", "Company: Apple, GE, IBM.", "a, b, c", *ODD]
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -321,10 +321,7 @@ def test_columns_match_by_meaning_when_few_are_taken() -> None:
     vectors[[numbers["b"], numbers["d"]]] = 0, 1
     taken = columns.take(np.array([2, 1, 3]))
     near = near_values(vectors, 0.5, 0.9)
-    assert triples(semantic_pairs(taken, near, 0.6)) == [
-        (1, 2, 1.0),
-        (2, 1, pytest.approx(2 / 3)),
-    ]
+    assert triples(semantic_pairs(taken, near, 0.6)) == [(1, 2, 1.0), (2, 1, pytest.approx(2 / 3))]
     assert triples(semantic_pairs(columns.take(np.array([1, 3])), near, 0.9)) == [(0, 1, 1.0)]
     # Here the matrix knows more values than the columns have.
     with pytest.raises(DeepJoinError, match="No two of 2 columns of 2 tables"):

@@ -26,17 +26,12 @@ from deepjoin.embed.vector_build import ROWS, new_rows
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
 from deepjoin.store.values.index import FORWARD, ValueIndexWriter
-from tests.support.command_line import Answer, Run, call
+from tests.support.command_line import Answer, Run
 from tests.support.index_files import changed_manifest, files_of, search_answers
 
 pytestmark = pytest.mark.slow
 
 Damage = Callable[[Path], object]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return partial(call, capsys)
 
 
 @pytest.fixture

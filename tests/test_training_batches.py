@@ -466,12 +466,7 @@ def turned(rows: list[list[Any]], size: int) -> list[list[Any]]:
     SEEDS,
 )
 def test_the_loss_is_that_of_the_formula(
-    size: int,
-    more: int,
-    metric: str,
-    masked: bool,
-    symmetric: bool,
-    random: np.random.Generator,
+    size: int, more: int, metric: str, masked: bool, symmetric: bool, random: np.random.Generator
 ) -> None:
     torch = tiny_torch()
     from deepjoin.lab.training.model import ranking_loss
@@ -568,11 +563,7 @@ def near_by_brute_force(vectors: np.ndarray, floor: float, tau: float, most: int
     SEEDS,
 )
 def test_near_values_are_those_of_comparing_all(
-    size: int,
-    width: int,
-    bounds: tuple[float, float],
-    most: int,
-    random: np.random.Generator,
+    size: int, width: int, bounds: tuple[float, float], most: int, random: np.random.Generator
 ) -> None:
     vectors = unit(random, size, width)
     heard: list[tuple[int, int, str]] = []

@@ -21,7 +21,6 @@ from deepjoin.lab.training import delivery, report
 from deepjoin.lab.training.delivery import Agreement, agreement, halves, ship
 from deepjoin.lab.training.report import (
     CardFacts,
-    Figure,
     best,
     card,
     check_installed,
@@ -30,7 +29,7 @@ from deepjoin.lab.training.report import (
     write_card,
     write_report,
 )
-from tests.support.encoder_models import Folders, loaded, model_folders
+from tests.support.encoder_models import Folders, loaded
 
 pytest.importorskip("matplotlib")
 
@@ -52,7 +51,7 @@ FACTS = CardFacts(
     base_model="sentence-transformers/all-MiniLM-L6-v2",
     data="86,814 columns of Wikipedia tables.",
     settings={"batch": 32, "text": "a|b"},
-    figures=[Figure("P@10", 0.80349, "500 queries held back"), Figure("columns", 1234.0)],
+    figures=[("P@10", 0.80349, "500 queries held back"), ("columns", 1234.0, "")],
     command="deepjoin train lake.index --out tiny-equi",
     example='Company: "Apple", GE.',
     tokens=48,
@@ -61,12 +60,6 @@ FACTS = CardFacts(
     prompt="query ",
     limits=("A column is read up to 48 tokens.",),
 )
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the folder of a tiny model, made when first asked for."""
-    return model_folders(tmp_path_factory)
 
 
 def column_text(chance: np.random.Generator) -> str:
@@ -190,16 +183,6 @@ def test_losses_are_averaged_with_those_around(losses: list[float]) -> None:
     reach = len(losses) // 30
     around = [losses[max(0, at - reach) : at + reach + 1] for at in range(len(losses))]
     assert report._smoothed(np.array(losses)) == pytest.approx([np.mean(one) for one in around])
-
-
-@pytest.mark.parametrize(
-    ("events", "given"), [([], "none"), ([{"loss": 1.0}], "loss"), ([{"step": 1}], "step")]
-)
-def test_events_that_are_none(events: list[report.Event], given: str, tmp_path: Path) -> None:
-    message = f"A report needs steps with a loss or a precision; it was given .*{given}.*Train"
-    with pytest.raises(DeepJoinError, match=message):
-        write_report(tmp_path, HEADER, events)
-    assert not any(tmp_path.iterdir())
 
 
 def test_matplotlib_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

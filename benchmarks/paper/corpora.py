@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
+from benchmarks.frequencies import distinct_in_columns
 from benchmarks.paper.experiments import Options
 from benchmarks.paper.places import Places
 from benchmarks.paper.results import SEED
@@ -25,7 +26,6 @@ from benchmarks.paper.tall import write_tall
 from deepjoin.arrays import Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.normalise.canonical import canonical_array
 from deepjoin.read.corpus import SCHEMA, CorpusSource
 
 _NONE: Int = np.zeros(0, np.int64)
@@ -171,17 +171,11 @@ _MADE: dict[str, Callable[[Options, Places, Path], None]] = {
 
 def column_sizes(source: CorpusSource, file: str = "columns.parquet") -> Int:
     """Count the distinct cells of each column, as evaluation compares them."""
-    parts = [_distinct(block["cells"]) for block in source.blocks(file, ("cells",))]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _distinct(lists: pa.Array) -> Int:
-    lengths = np.diff(np.asarray(lists.offsets))
-    values = canonical_array(lists.flatten().cast(pa.string()), "basic")
-    pairs = pa.table({"column": np.repeat(np.arange(len(lists)), lengths), "value": values})
-    pairs = pairs.filter(pc.fill_null(pc.not_equal(pairs["value"], ""), False))
-    once = pairs.group_by(["column", "value"], use_threads=False).aggregate([])
-    return np.bincount(np.asarray(once["column"]), minlength=len(lists))
+    found = [
+        np.bincount(distinct_in_columns(block["cells"])[1], minlength=block.num_rows)
+        for block in source.blocks(file, ("cells",))
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def _drawn(count: int, wanted: int) -> Int:

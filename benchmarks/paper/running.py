@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks.paper.accuracy import accuracy
 from benchmarks.paper.experiments import Experiment, Options
 from benchmarks.paper.labelled import by_labels, examples
+from benchmarks.paper.measures import accuracy, statistics, times
 from benchmarks.paper.places import Places
 from benchmarks.paper.results import Results
-from benchmarks.paper.statistics import statistics
-from benchmarks.paper.times import times
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.search.methods import all_methods

@@ -348,11 +348,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         return self.index.feedback.about(table, [column.name for column in query])
 
     def _with_better_keys(
-        self,
-        results: Results,
-        query: object,
-        columns: Sequence[Column],
-        beside: Sequence[Column],
+        self, results: Results, query: object, columns: Sequence[Column], beside: Sequence[Column]
     ) -> Results:
         """Say of hits that multiply rows which further columns would not."""
         if not any(hit.multiplies for one in (results, *results.others) for hit in one.hits):

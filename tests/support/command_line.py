@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,6 +57,12 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Answer:
     except SystemExit as usage:
         status = int(usage.code or 0)
     return Answer(status, *capsys.readouterr())
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call the command line in this process."""
+    return partial(call, capsys)
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:

@@ -54,6 +54,12 @@ def model_folders(places: pytest.TempPathFactory) -> Folders:
     return folder
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Give the folder of a tiny model, made when first asked for."""
+    return model_folders(tmp_path_factory)
+
+
 def loaded(spec: str | Path, text: TextSettings | None = None) -> TextEncoder:
     """Load an encoder of one thread, on the processor."""
     found = load_encoder(str(spec), settings=text, threads=1, device="cpu")

@@ -43,11 +43,7 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[str]:
 def _require_password(folder: Path, uri: str) -> None:
     access = folder / "pg_hba.conf"
     access.write_text(f"local all {ROLE} scram-sha-256\n{access.read_text()}")
-    execute(
-        uri,
-        f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'",
-        "SELECT pg_reload_conf()",
-    )
+    execute(uri, f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'", "SELECT pg_reload_conf()")
 
 
 @pytest.fixture

@@ -279,11 +279,7 @@ def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
 
 
 def merge_segments(
-    segments: Sequence[Segment],
-    out: Path,
-    scratch: Path,
-    resources: BuildResources,
-    whole: bool,
+    segments: Sequence[Segment], out: Path, scratch: Path, resources: BuildResources, whole: bool
 ) -> None:
     """Write one segment in place of several, without their removed tables; reads no table.
 
@@ -354,13 +350,7 @@ def _merge_small(
     link_or_copy(out.parent / LEDGER, out / LEDGER)
 
 
-def _append(
-    catalog: CatalogWriter,
-    segment: Segment,
-    kept: Marks,
-    rows: Int,
-    first: int,
-) -> None:
+def _append(catalog: CatalogWriter, segment: Segment, kept: Marks, rows: Int, first: int) -> None:
     """Append the live tables of a segment, which are numbered from ``first``, and their columns."""
     live = np.array(segment.live_tables, np.int64)
     table_names, table_entries = (

@@ -16,14 +16,14 @@ def _encoded_by(kind: str, summary: str) -> Method:
 
 METHODS: dict[str, Method] = {
     "josie": Method(
-        on_use("deepjoin.lab.josie.method:josie"),
+        on_use("deepjoin.lab.josie.search:josie"),
         ("equi",),
         ("values",),
         "exact-equi by JOSIE's filters and cost model, sets held in memory",
         served=False,
     ),
     "lsh-ensemble": Method(
-        on_use("deepjoin.lab.lsh.lsh_ensemble:lsh_ensemble"),
+        on_use("deepjoin.lab.lsh_ensemble:lsh_ensemble"),
         ("equi", "semantic"),
         ("values",),
         "containment estimated by datasketch (extra baselines), tables in memory, never verified",

@@ -34,12 +34,7 @@ from deepjoin.matching.sense import NUMBERS, BoostedTrees
 from deepjoin.model import Column
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
-from deepjoin.relating.relations import (
-    KEY_FEATURES,
-    RelationFinder,
-    WeighedPairs,
-    key_features,
-)
+from deepjoin.relating.relations import KEY_FEATURES, RelationFinder, WeighedPairs, key_features
 from deepjoin.search.hybrid import NameVectors
 from deepjoin.search.likely import HIT_FEATURES, QueryFacts
 from deepjoin.search.query import SearchQuery
@@ -58,7 +53,6 @@ _TREES: Mapping[str, Any] = {
 _RISING = frozenset(
     ("joinability", "same_name", "same_stem", "name_letters", "name_meaning", "same_place")
 )
-_NODES = ("feature", "threshold", "left", "right", "value")
 _COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 120}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
@@ -171,25 +165,14 @@ def fit_trees(
 
     model = GradientBoostingClassifier(n_estimators=_COUNT[name], **_TREES)
     model.fit(rows.astype(np.float32), labels, weights)
-    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
-    roots: list[int] = []
+    trees = []
     for (one,) in model.estimators_:
-        tree, start = one.tree_, len(parts["feature"])
-        roots.append(start)
-        itself = np.arange(tree.node_count)
-        is_leaf = tree.children_left < 0
-        parts["feature"] += np.where(is_leaf, 0, tree.feature).tolist()
-        parts["threshold"] += np.where(is_leaf, 0.0, tree.threshold).tolist()
-        parts["left"] += (start + np.where(is_leaf, itself, tree.children_left)).tolist()
-        parts["right"] += (start + np.where(is_leaf, itself, tree.children_right)).tolist()
-        parts["value"] += (model.learning_rate * tree.value[:, 0, 0]).tolist()
+        tree = one.tree_
+        children = tree.children_left, tree.children_right
+        value = model.learning_rate * tree.value[:, 0, 0]
+        trees.append((tree.children_left < 0, tree.feature, tree.threshold, *children, value))
     mean = np.average(labels, weights=weights)
-    return BoostedTrees(
-        *(tuple(names), np.array(roots), np.array(parts["feature"])),
-        np.array(parts["threshold"], np.float32),
-        *(np.array(parts["left"]), np.array(parts["right"]), np.array(parts["value"])),
-        *(model.max_depth, float(np.log(mean / (1 - mean)))),
-    )
+    return _plain(trees, names, model.max_depth, float(np.log(mean / (1 - mean))))
 
 
 def fit_rising_trees(
@@ -209,29 +192,34 @@ def fit_rising_trees(
         random_state=0,
     )
     model.fit(rows.astype(np.float32), labels, weights)
-    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
-    roots: list[int] = []
+    trees = []
     for (one,) in model._predictors:
-        nodes, start = one.nodes, len(parts["feature"])
-        roots.append(start)
-        itself = np.arange(len(nodes))
+        nodes = one.nodes
         is_leaf = nodes["is_leaf"].astype(bool)
-        parts["feature"] += np.where(is_leaf, 0, nodes["feature_idx"]).tolist()
-        parts["threshold"] += np.where(is_leaf, 0.0, nodes["num_threshold"]).tolist()
-        parts["left"] += (start + np.where(is_leaf, itself, nodes["left"])).tolist()
-        parts["right"] += (start + np.where(is_leaf, itself, nodes["right"])).tolist()
-        parts["value"] += np.where(is_leaf, nodes["value"], 0.0).tolist()
-    return BoostedTrees(
-        features=tuple(names),
-        roots=np.array(roots),
-        feature=np.array(parts["feature"]),
-        threshold=np.array(parts["threshold"], np.float32),
-        left=np.array(parts["left"]),
-        right=np.array(parts["right"]),
-        value=np.array(parts["value"]),
-        depth=4,
-        base=float(np.ravel(model._baseline_prediction)[0]),
-    )
+        parts = (nodes[part] for part in ("feature_idx", "num_threshold", "left", "right"))
+        trees.append((is_leaf, *parts, np.where(is_leaf, nodes["value"], 0.0)))
+    return _plain(trees, names, 4, float(np.ravel(model._baseline_prediction)[0]))
+
+
+def _plain(
+    trees: Sequence[tuple[Any, ...]], names: Sequence[str], depth: int, base: float
+) -> BoostedTrees:
+    """Concatenate trees: which nodes are leaves, feature, threshold, children, value of each."""
+    parts: list[list[Any]] = []
+    roots: list[int] = []
+    start = 0
+    for is_leaf, feature, threshold, left, right, value in trees:
+        itself = np.arange(len(is_leaf))
+        # A leaf leads to itself, so all rows go down the same number of steps.
+        children = (start + np.where(is_leaf, itself, one) for one in (left, right))
+        tests = (np.where(is_leaf, 0, feature), np.where(is_leaf, 0.0, threshold))
+        parts.append([*tests, *children, value])
+        roots.append(start)
+        start += len(is_leaf)
+    feature, threshold, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
+    left, right, value = rest
+    split = feature, threshold.astype(np.float32), left, right, value
+    return BoostedTrees(tuple(names), np.array(roots), *split, depth=depth, base=base)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
 from deepjoin.engines.postgres.binary import BitCode, VectorParameter
-from deepjoin.errors import (
-    DeepJoinError,
-    StoreChanged,
-    StoreUnreachable,
-    StoreUnusable,
-    first_line,
-)
+from deepjoin.errors import DeepJoinError, StoreChanged, StoreUnreachable, StoreUnusable, first_line
 from deepjoin.optional import require
 from deepjoin.read.database.url import Address, dialect_of
 from deepjoin.read.sql import identifier

@@ -250,11 +250,7 @@ def _one_line(error: BaseException) -> str:
 def described(ray: Any) -> str:
     """Describe a cluster: nodes, processors, GPUs."""
     found, nodes = ray.cluster_resources(), sum(node["Alive"] for node in ray.nodes())
-    counts = {
-        "node": nodes,
-        "processor": int(found.get("CPU", 0)),
-        "GPU": int(found.get("GPU", 0)),
-    }
+    counts = {"node": nodes, "processor": int(found.get("CPU", 0)), "GPU": int(found.get("GPU", 0))}
     return ", ".join(
         f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
     )

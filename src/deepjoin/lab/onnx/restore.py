@@ -81,9 +81,7 @@ def _write_transformer(
 
     library: Any = require("transformers", "train", "Training from an exported encoder")
     words = library.PreTrainedTokenizerFast(
-        tokenizer_file=str(tokenizer),
-        model_max_length=config["max_position_embeddings"],
-        **special,
+        tokenizer_file=str(tokenizer), model_max_length=config["max_position_embeddings"], **special
     )
     model = library.BertModel(library.BertConfig(**config, pad_token_id=words.pad_token_id))
     model.load_state_dict({name: torch.tensor(array) for name, array in tensors.items()})

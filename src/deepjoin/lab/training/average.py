@@ -101,8 +101,7 @@ def texts_of(lake: Lake, model: Path) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Average models, write the small form, and report how far it agrees."""
     parser = argparse.ArgumentParser(
-        prog="python -m deepjoin.lab.training.average",
-        description=str(__doc__).replace("``", ""),
+        prog="python -m deepjoin.lab.training.average", description=str(__doc__).replace("``", "")
     )
     parser.add_argument("index", metavar="INDEX", help="an index of similar tables")
     parser.add_argument(

@@ -23,7 +23,7 @@ from deepjoin.lab.onnx.export import TEXTS as CALIBRATED
 from deepjoin.lab.onnx.export import export_encoder, read_json
 from deepjoin.lab.onnx.restore import whole_folder
 from deepjoin.lab.training.prepare import Prepared
-from deepjoin.lab.training.report import CardFacts, Figure, write_card, write_report
+from deepjoin.lab.training.report import CardFacts, write_card, write_report
 
 if TYPE_CHECKING:
     from deepjoin.lab.training.fit import FittedEncoder
@@ -70,10 +70,7 @@ class Agreement:
 
 
 def ship(
-    model_folder: str | Path,
-    target: str | Path,
-    name: str,
-    texts: Sequence[str],
+    model_folder: str | Path, target: str | Path, name: str, texts: Sequence[str]
 ) -> Agreement:
     """Export a model, quantised on some of the texts it was trained on, and check it on others.
 
@@ -189,31 +186,26 @@ def deliver(
     }
     write_report(model, header, fitted.events)
     write_card(model, _card_facts(header, fitted, form, name, command))
+    agreed, why = (None, form) if isinstance(form, str) else (form, "")
     measured = (folder, fitted.precision, fitted.before, fitted.queries)
-    if isinstance(form, str):
-        return TrainedEncoder(*measured, None, form, gain=fitted.gain)
-    return TrainedEncoder(*measured, form, gain=fitted.gain)
+    return TrainedEncoder(*measured, agreed, why, fitted.gain)
 
 
 def _card_facts(
-    header: Mapping[str, Any],
-    fitted: FittedEncoder,
-    form: Agreement | str,
-    name: str,
-    command: str,
+    header: Mapping[str, Any], fitted: FittedEncoder, form: Agreement | str, name: str, command: str
 ) -> CardFacts:
     base, text, settings = header["base"], header["text"], header["settings"]
     queries = f"{fitted.queries} queries"
     low, high = header["interval"]
     between = f"{queries}; 95% interval {low:.3f} to {high:.3f}" if fitted.queries else queries
-    measured = [
-        Figure("P@10 of held-back columns, tie-aware", fitted.precision, between),
-        Figure("the same before training", fitted.before, queries),
+    measured: list[tuple[str, float | str, str]] = [
+        ("P@10 of held-back columns, tie-aware", fitted.precision, between),
+        ("the same before training", fitted.before, queries),
     ]
     if fitted.gain is not None:
         verdict = "" if fitted.gain.sign else "; within noise: the interval contains 0"
         bounds = f"95% interval {fitted.gain.low:+.3f} to {fitted.gain.high:+.3f}{verdict}"
-        measured.append(Figure("gain, query by query", f"{fitted.gain.mean:+.3f}", bounds))
+        measured.append(("gain, query by query", f"{fitted.gain.mean:+.3f}", bounds))
     reached = f"{fitted.warmup:,} of {fitted.steps:,} planned steps"
     return CardFacts(
         name=name,
@@ -221,7 +213,7 @@ def _card_facts(
         data=f"{header['columns']:,} columns of {header['source']}, "
         f"{header['pairs']:,} joinable pairs",
         settings={**text, **settings, "warm-up": reached},
-        figures=[*(measured if fitted.queries else ()), Figure("the small form", str(form))],
+        figures=[*(measured if fitted.queries else ()), ("the small form", str(form), "")],
         command=command or "deepjoin.train",
         example=fitted.sample(1)[0],
         tokens=text["tokens"],

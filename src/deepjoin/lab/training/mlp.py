@@ -22,12 +22,7 @@ from deepjoin.lab.encoders.mlp import SAID, Tower, write_mlp
 from deepjoin.lab.training.batches import Joinability
 from deepjoin.lab.training.columns import TrainingColumns, gather
 from deepjoin.lab.training.near import near_values, value_vectors
-from deepjoin.lab.training.self_join import (
-    ColumnPairs,
-    equi_pairs,
-    incidence,
-    semantic_pairs,
-)
+from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, incidence, semantic_pairs
 from deepjoin.lab.training.settings import JOINS, check_ranges
 from deepjoin.lab.training.validation import Validation, searched, split
 from deepjoin.lake import open_lake

@@ -21,12 +21,7 @@ from deepjoin.lab.onnx.restore import drop_layers, restore, whole_folder
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs
-from deepjoin.lab.training.settings import (
-    PAPER_TEXT,
-    PAPER_TOKENS,
-    TrainInputs,
-    TrainSettings,
-)
+from deepjoin.lab.training.settings import PAPER_TEXT, PAPER_TOKENS, TrainInputs, TrainSettings
 from deepjoin.lab.training.validation import searched, split
 from deepjoin.progress import Progress
 

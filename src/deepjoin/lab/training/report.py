@@ -22,15 +22,13 @@ Event = Mapping[str, Any]
 REPORT_FILE = "report.json"
 CURVES_FILE = "curves.png"
 FORMAT = 1
-#: Comes with matplotlib, so a picture is the same on every machine.
-_TYPEFACE = "DejaVu Sans"
-_ACCENT, _TEXT, _QUIET, _HAIRLINE = "#0f6e84", "#1c2733", "#76838f", "#d5dbe0"
 _DOTS_AN_INCH = 160
-#: Width and height of a panel in inches; its axes as shares of it: left, bottom, width, height.
+#: Width and height of a panel in inches.
 _PANEL = (5.4, 3.9)
-_INSIDE = (0.13, 0.14, 0.69, 0.64)
-#: From this many losses on, a running mean is drawn too: single batches vary widely.
-_MANY = 30
+#: What is drawn, by the key of its events, from left to right.
+_PANELS = {"loss": "Loss of the batches, and its mean", "precision": "P@10 of queries held back"}
+#: The running mean of losses spans this share of them: single batches vary widely.
+_SMOOTHED = 30
 _METRICS = {"cosine": "their cosine", "euclidean": "their Euclidean distance"}
 CARD_FILE = "README.md"
 TAGS = ("deepjoin", "sentence-transformers", "table-discovery", "joinable-columns")
@@ -45,15 +43,9 @@ def write_report(folder: Path, header: Mapping[str, Any], events: Sequence[Event
     """Write both files, each atomically.
 
     ``header`` describes the run: settings, data, versions, hardware, seconds. Events are
-    ``{"step", "loss"}`` and ``{"step", "precision"}``, the latter also with ``queries``.
+    ``{"step", "loss"}`` and ``{"step", "precision"}``.
     """
     check_installed()
-    odd = [one for one in events if "step" not in one or not {"loss", "precision"} & one.keys()]
-    if odd or not events:
-        raise DeepJoinError(
-            "A report needs steps with a loss or a precision; it was given "
-            f"{odd[:1] or 'none'}. Train for one step at least."
-        )
     trained = [event for event in events if event["step"]]
     # JSON has no NaN: a loss that diverged becomes null.
     plain = [
@@ -96,89 +88,32 @@ def _plain(value: Any) -> Any:
 
 def curves(events: Sequence[Event]) -> bytes:
     """Draw loss and precision over the steps as a PNG; a panel without numbers is left out."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    panels = [(draw, _with(key, events)) for key, draw in _DRAWN.items()]
-    panels = [(draw, some) for draw, some in panels if some]
+    panels = [(key, some) for key in _PANELS if (some := _with(key, events))]
     wide, high = _PANEL
-    with matplotlib.rc_context({"font.family": _TYPEFACE, "font.size": 10}):
-        figure = Figure((wide * max(1, len(panels)), high), dpi=_DOTS_AN_INCH, facecolor="white")
-        for place, (draw, some) in enumerate(panels):
-            left, bottom, width, height = _INSIDE
-            axes = figure.add_axes(
-                ((place + left) / len(panels), bottom, width / len(panels), height)
-            )
-            axes.set_xlim(0, max(1, *(event["step"] for event in events)))
-            _style(axes)
-            draw(axes, some)
-        content = BytesIO()
-        figure.savefig(content, format="png")
+    columns = max(1, len(panels))
+    figure = Figure((wide * columns, high), dpi=_DOTS_AN_INCH, layout="constrained")
+    every = figure.subplots(1, columns, squeeze=False)[0]
+    for axes, (key, some) in zip(every, panels, strict=False):
+        steps, values = _points(some, key)
+        axes.set(title=_PANELS[key], xlabel="step")
+        axes.grid(axis="y", alpha=0.3)
+        if key == "loss":
+            axes.plot(steps, values, color="C0", alpha=0.3)
+            axes.plot(steps, _smoothed(values), color="C0")
+            continue
+        top = int(np.argmax(values))
+        axes.plot(steps, values, "o-")
+        axes.plot(
+            steps[top], values[top], "o", label=f"{values[top]:.3f} at step {steps[top]:,.0f}"
+        )
+        if steps[0] == 0:
+            axes.axhline(values[0], color="grey", linestyle="--", label=f"{values[0]:.3f} before")
+        axes.legend()
+    content = BytesIO()
+    figure.savefig(content, format="png")
     return content.getvalue()
-
-
-def _style(axes: Any) -> None:
-    """Draw only the parts of the frame that carry information."""
-    axes.margins(y=0.12)
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_HAIRLINE)
-    axes.grid(axis="y", color=_HAIRLINE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=_QUIET, length=0, pad=6, labelsize=9)
-    axes.locator_params(axis="x", nbins=5, integer=True)
-    axes.locator_params(axis="y", nbins=5, min_n_ticks=3)
-    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-    axes.set_xlabel("step", color=_QUIET, labelpad=6, fontsize=9)
-
-
-def _draw_loss(axes: Any, events: Sequence[Event]) -> None:
-    steps, losses = _points(events, "loss")
-    smooth = _smoothed(losses)
-    if many := len(losses) >= _MANY:
-        axes.plot(steps, losses, color=_ACCENT, linewidth=0.8, alpha=0.25)
-    axes.plot(steps, smooth, color=_ACCENT, linewidth=2, solid_capstyle="round")
-    axes.plot(steps[-1:], smooth[-1:], "o", color=_ACCENT, markersize=6, clip_on=False)
-    _label_right(axes, smooth[-1], f"{smooth[-1]:.3f}", _ACCENT, "bold")
-    _title(axes, "Loss", "of the batches, and its running mean" if many else "of the batches")
-
-
-def _draw_precision(axes: Any, events: Sequence[Event]) -> None:
-    steps, precisions = _points(events, "precision")
-    top = int(np.argmax(precisions))
-    axes.plot(steps, precisions, "o-", color=_ACCENT, linewidth=2, markersize=3.5, clip_on=False)
-    axes.plot(steps[top], precisions[top], "o", color=_ACCENT, markersize=8, clip_on=False)
-    step, precision = steps[top], precisions[top]
-    axes.annotate(
-        f"{precision:.3f} at step {step:,.0f}" if step else f"{precision:.3f} before training",
-        *((step, precision), (0, 9)),
-        textcoords="offset points",
-        # Towards the middle of the panel, where there is room.
-        ha="right" if step > axes.get_xlim()[1] / 2 else "left",
-        **{"va": "bottom", "color": _ACCENT, "fontsize": 9.5, "fontweight": "bold"},
-    )
-    if steps[0] == 0 and top:
-        axes.axhline(precisions[0], color=_QUIET, linewidth=1, linestyle=(0, (4, 3)))
-        _label_right(axes, precisions[0], f"{precisions[0]:.3f}\nbefore\ntraining", _QUIET)
-    queries = events[-1].get("queries")
-    _title(axes, "P@10", f"of {queries:,} queries held back" if queries else "of queries held back")
-
-
-#: What is drawn, by the key of its events, from left to right.
-_DRAWN = {"loss": _draw_loss, "precision": _draw_precision}
-
-
-def _title(axes: Any, title: str, more: str) -> None:
-    look = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "baseline"}
-    axes.annotate(title, (0, 1), (0, 36), **look, color=_TEXT, fontsize=13, fontweight="bold")
-    axes.annotate(more, (0, 1), (0, 19), **look, color=_QUIET, fontsize=9)
-
-
-def _label_right(axes: Any, height: float, text: str, color: str, weight: str = "normal") -> None:
-    """Write a label to the right of the panel, at a height of the y axis."""
-    look = {"color": color, "fontsize": 9.5, "fontweight": weight, "linespacing": 1.3}
-    at = axes.get_yaxis_transform()
-    axes.annotate(text, (1, height), (10, 0), at, "offset points", va="center", **look)
 
 
 def _points(events: Sequence[Event], key: str) -> tuple[Double, Double]:
@@ -188,18 +123,9 @@ def _points(events: Sequence[Event], key: str) -> tuple[Double, Double]:
 
 def _smoothed(numbers: Double) -> Double:
     """Average each number with its neighbours, fewer of them at the ends."""
-    around = np.ones(2 * (len(numbers) // _MANY) + 1)
+    around = np.ones(2 * (len(numbers) // _SMOOTHED) + 1)
     sums, counts = (np.convolve(one, around, "same") for one in (numbers, np.ones(len(numbers))))
     return np.asarray(sums / counts)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A measurement: what, how much, and under which conditions."""
-
-    what: str
-    value: float | str
-    conditions: str = ""
 
 
 @dataclass(frozen=True)
@@ -212,7 +138,8 @@ class CardFacts:
     #: What it was trained on.
     data: str
     settings: Mapping[str, object]
-    figures: Sequence[Figure]
+    #: What was measured, the value, and under which conditions.
+    figures: Sequence[tuple[str, float | str, str]]
     #: The command that trains it again.
     command: str
     #: One of its texts as an example, and how many tokens of a text are read.
@@ -255,7 +182,7 @@ def card(facts: CardFacts) -> str:
         f'query = model.encode("name: Oslo, Lima, Rome."{named})\n'
         "print(model.similarity(query, vectors))"
     )
-    figures = [(one.what, _number(one.value), one.conditions) for one in facts.figures]
+    figures = [(what, _number(value), conditions) for what, value, conditions in facts.figures]
     parts = (
         "\n".join(["---", *lines, "tags:", *tags, "---"]),
         f"# {facts.name}",

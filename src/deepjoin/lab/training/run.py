@@ -89,10 +89,7 @@ def train(
         text = "train() takes preset for one more release; use settings=preset(...)"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
     moved = deprecated_keywords(
-        *("train", deprecated),
-        settings=TrainSettings,
-        inputs=TrainInputs,
-        resources=TrainResources,
+        *("train", deprecated), settings=TrainSettings, inputs=TrainInputs, resources=TrainResources
     )
     given = {name: value for name, value in moved["settings"].items() if value is not None}
     settings = replace(settings or TrainSettings(), **given)

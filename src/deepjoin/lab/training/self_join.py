@@ -217,11 +217,7 @@ def semantic_pairs(
 
 
 def _compared(
-    tasks: Sequence[Block],
-    compare: Compare,
-    engine: Engine | None,
-    total: int,
-    progress: Progress,
+    tasks: Sequence[Block], compare: Compare, engine: Engine | None, total: int, progress: Progress
 ) -> Iterator[ColumnPairs]:
     """Compare blocks of columns, in this process or by an engine."""
     if engine is None:

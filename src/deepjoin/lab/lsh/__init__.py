@@ -1,1 +1,0 @@
-"""LSH Ensemble, for comparison."""
