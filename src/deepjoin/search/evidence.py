@@ -158,17 +158,16 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
         held = index.cell_values[start:stop]
         entries = start + np.searchsorted(held, one.values.astype(held.dtype))
         equal = {match.query: match for match in equi.matches}
-        spelled = index.cell_spellings[entries].tolist()
         matches = [
             equal.get(spellings[cell])
             or Match(
                 spellings[cell],
-                index.spelling(index.values[value], spelling),
+                text,
                 round(similarity, 6),
                 "program" if cell in one.rewritten else "equal" if similarity >= 1 else "similar",
             )
-            for cell, value, spelling, similarity in zip(
-                *(cells, one.values.tolist(), spelled, one.similarities.tolist()), strict=True
+            for cell, text, similarity in zip(
+                cells, index.cells(entries), one.similarities.tolist(), strict=True
             )
         ]
         # Pairs to check first, which equal ones would crowd out.

@@ -148,12 +148,7 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
     entries = np.arange(start, stop)
     if len(entries) > _VALUES:
         entries = entries[np.linspace(0, len(entries) - 1, _VALUES).astype(np.int64)]
-    values = index.cell_values[entries].astype(np.int64)
-    spelled = index.cell_spellings[entries].tolist()
-    theirs = [
-        index.spelling(index.values[value], spelling)
-        for value, spelling in zip(values.tolist(), spelled, strict=True)
-    ]
+    values, theirs = index.cell_values[entries].astype(np.int64), index.cells(entries)
     size, numbers = len(query), query.values_in(segment).numbers
     held = index.cell_values[start:stop]
     at = np.minimum(np.searchsorted(held, numbers.astype(np.int64)), len(held) - 1)

@@ -122,8 +122,8 @@ class ValueIndex:
 
     def cells(self, entries: Int) -> list[str]:
         """Spell entries of the forward index as their tables do."""
-        values, numbers = self.cell_values[entries].tolist(), self.cell_spellings[entries].tolist()
-        return [self.spelling(self.values[v], n) for v, n in zip(values, numbers, strict=True)]
+        values = self.values.take(self.cell_values[entries].astype(np.int64))
+        return list(map(self.spelling, values, self.cell_spellings[entries].tolist()))
 
     def spelling(self, value: str, number: int) -> str:
         """Return a cell as its table spells it, given its value and its spelling number."""
