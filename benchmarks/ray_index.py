@@ -137,13 +137,13 @@ def hits_of(lake: Lake, queries: Sequence[Column]) -> list[Any]:
     ]
 
 
-def fixed_cost(place: Path, **options: Any) -> float:
+def fixed_cost(place: Path, **options: Any) -> dict[str, float]:
     """Index one small table."""
     folder = place / "one table"
     folder.mkdir(exist_ok=True)
     cells = [f"cell {number}" for number in range(9)]
     pq.write_table(_table([Column(cells, "key")]), folder / "one.parquet")
-    return timed(folder, place / f"one-{len(options)}", **options)[1]["seconds"]
+    return timed(folder, place / f"one-{len(options)}", **options)[1]
 
 
 def run(options: argparse.Namespace, place: Path) -> bool:
@@ -164,7 +164,7 @@ def run(options: argparse.Namespace, place: Path) -> bool:
 
 
 def against(
-    local: Lake, plain: dict[str, float], small: float, workers: int, folder: Path,
+    local: Lake, plain: dict[str, float], small: dict[str, float], workers: int, folder: Path,
     queries: Sequence[Column],
 ) -> bool:  # fmt: skip
     """Build with some workers and compare; returns whether all hits are the same."""
@@ -183,8 +183,9 @@ def against(
         "ray against local",
         workers=workers,
         ratio=found["seconds"] / plain["seconds"],
-        one_table_local=small,
-        one_table_ray=first,
+        one_table_local=small["seconds"],
+        one_table_ray=first["seconds"],
+        one_table_driver_cpu_s=first["driver_cpu_s"],
         same_hits=same_hits,
         same_files=same_files,
         queries=len(queries),
