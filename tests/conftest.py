@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -47,6 +48,9 @@ pytest_plugins = [
 # Each of the hundreds of processes that tests start would compile the whole package otherwise.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A shell starts what runs in the background with Ctrl-C ignored, and commands would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Nothing here outlives a power cut; the tests that play one do it in processes of their own.
 os.fsync = lambda _: None
 

@@ -38,7 +38,7 @@ from tests.support.histories import (
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(NAMES, FRAMES, min_size=1), STEPS, st.booleans())
 def test_many_adds_and_removes_are_one_build(
     first: dict[str, Frame], steps: list[tuple[str, Any]], often: bool
@@ -69,7 +69,7 @@ def test_many_adds_and_removes_are_one_build(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MOVES, st.booleans())
 def test_a_refreshed_folder_is_a_freshly_indexed_one(
     moves: list[tuple[str, Any, Any]], often: bool

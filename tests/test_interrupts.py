@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
@@ -69,14 +68,6 @@ STEPS = {
     "encoding columns": "deepjoin.embed.columns.onnx_encoder:OnnxEncoder.encode_texts",
     "indexing vectors": "deepjoin.store.column_vectors.columns:index_rows",
 }
-
-
-@pytest.fixture(autouse=True)
-def default_interrupts() -> Iterator[None]:
-    """Let commands hear SIGINT: a shell starts what runs in the background without it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def seconds_to_start() -> float:
