@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deepjoin.store.catalog import TableEntry
 
 _EXAMPLES = 3
-_HEAD = ("#", "table", "column", "coverage", "matched", "reverse", "cardinality", "chance", "why")
+_HEAD = ("#", "table", "column", "coverage", "matched", "reverse", "chance", "cardinality", "why")
 #: Where the hits are that a table leaves out because a person would hardly make the joins.
 _UNLIKELY = "results.unlikely"
 #: The text at the end of a row: its most characters, and the columns that it needs beside names.
@@ -117,7 +117,7 @@ def render_table(results: Results, screen: Screen = Screen(), unlikely: str = _U
     for row, hit in enumerate(results.hits, 1):
         shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
         names = str(hit.rank), hit.table, ", ".join(hit.columns)
-        rows.append((*names, *shares, hit.cardinality, f"{hit.probability:.2f}", _why(hit)))
+        rows.append((*names, *shares, f"{hit.probability:.2f}", hit.cardinality, _why(hit)))
         if hit.joinability >= _FAIR and not hit.generic:
             styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"

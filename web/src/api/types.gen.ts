@@ -657,7 +657,7 @@ export interface SearchRequest {
   method?: string;
   tau?: number | null;
   min_joinability?: number | null;
-  /** Hits with a lower probability come apart, in `unlikely` */
+  /** Hits with a lower probability are set apart as unlikely */
   least?: number | null;
   group?: "tables" | null;
   exclude_table?: string | null;

@@ -96,7 +96,7 @@ class SearchRequest(RequestPart):
     tau: Cosine | None = None
     min_joinability: Share | None = None
     least: Share | None = Field(
-        None, description="Hits with a lower probability come apart, in `unlikely`"
+        None, description="Hits with a lower probability are set apart as unlikely"
     )
     group: Literal["tables"] | None = None
     exclude_table: Name | None = None
