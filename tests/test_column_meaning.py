@@ -111,7 +111,7 @@ def test_a_lake_whose_meanings_are_of_another_kind_is_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_MEANING_VERSION", 0)
+        patch.setattr(meaning_digest, "__defaults__", (0,))  # the version, wherever it is used
         lake = build(tmp_path / "i")
     with pytest.raises(DeepJoinError, match=r"meaning-0-.*Encode it again with: deepjoin index"):
         Lake(lake.path).search(["Germany"], method="deepjoin-sketch")
