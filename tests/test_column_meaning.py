@@ -12,6 +12,7 @@ import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.checking.check import check_index
 from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.store.column_vectors import encode
 from deepjoin.store.column_vectors import sketch as module
 from deepjoin.store.column_vectors.columns import ColumnVectors
 from deepjoin.store.column_vectors.sketch import (
@@ -111,7 +112,8 @@ def test_a_lake_whose_meanings_are_of_another_kind_is_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_MEANING_VERSION", 0)
+        for made in (module.meaning_digest, encode.meaning_about):
+            patch.setattr(made, "__defaults__", (0,))  # of another version
         lake = build(tmp_path / "i")
     with pytest.raises(DeepJoinError, match=r"meaning-0-.*Encode it again with: deepjoin index"):
         Lake(lake.path).search(["Germany"], method="deepjoin-sketch")

@@ -74,4 +74,5 @@ def main() -> None:
                     file.write(path)
 
 
-main()
+if __name__ == "__main__":
+    main()
