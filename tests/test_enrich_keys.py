@@ -15,13 +15,14 @@ from deepjoin.enriching.enrich import apply_plan
 from deepjoin.enriching.features import Feature, chosen_features
 from deepjoin.enriching.row_order import RowOrders
 
+pytest.importorskip("sklearn")
+
 _ROWS = 400
 
 
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[Lake, pd.DataFrame]:
     """Cut a table into three; their keys are permutations of the same numbers."""
-    pytest.importorskip("sklearn")
     drawn = np.random.default_rng(3)
     first, second = drawn.permutation(_ROWS), drawn.permutation(_ROWS)
     near, far = drawn.normal(size=_ROWS), drawn.normal(size=_ROWS)
