@@ -33,6 +33,17 @@ TARGET = Path(careful.__file__).with_name("careful.json")
 FOLDS = 5
 #: Of sets of aliases: their entities, and their weight.
 ENTITIES, ALIAS_SETS, ALIAS_WEIGHT = 400, 12, 0.3
+#: Sets made up of each kind, their pairs, their weight, and the words in them.
+MADE_UP, MADE_UP_SIZE, MADE_UP_WEIGHT = 2, 500, 0.4
+THINGS = (
+    "camera printer monitor phone drill kettle lamp mixer radio router speaker stove tuner vacuum"
+)
+QUALITIES = (
+    "compact cordless digital portable stereo wireless stainless professional automatic series"
+)
+COLOURS = "black white silver red blue pink grey"
+TRADES = "foods optics hospital clinic museum bank press motors hotel airlines school park"
+FORMS = "inc ltd llc corporation group gmbh company"
 #: Values of a swapped set that look for a partner.
 SWAPPED = 1500
 #: Small samples: values, and the share of partners that stay.
@@ -63,6 +74,48 @@ class Variant:
         pairs = zip(self.found.left.tolist(), self.found.right.tolist(), strict=True)
         self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
         return pair
+
+
+def made_up_sets(chance: random.Random) -> Iterator[Task]:
+    """Make up products, whose codes decide, and companies, whose words do."""
+    syllables = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "an", "er", "on")]
+
+    def word() -> str:
+        return "".join(chance.choices(syllables, k=chance.randint(2, 3)))
+
+    def some(words: str, least: int, most: int) -> str:
+        return " ".join(chance.sample(words.split(), chance.randint(least, most)))
+
+    for number in range(MADE_UP):
+        brands, families = [word() for _ in range(15)], [word() for _ in range(30)]
+        products: set[tuple[str, str]] = set()
+        companies: set[tuple[str, str]] = set()
+        words = [word() for _ in range(200)]
+        while len(products) < MADE_UP_SIZE:
+            kind, family = f"{some(THINGS, 1, 2)}", chance.choice(families)
+            code = f"{word()[: chance.randint(1, 4)]}{chance.randint(10, 9999)}"
+            ends = chance.sample(["", "b", "w", "bk", "s", "x"], chance.randint(1, 2))
+            first = f"{chance.choice(brands)} {family} {some(QUALITIES, 0, 2)} {kind}".split()
+            for end in ends:  # siblings differ in their code alone, or in a colour as well
+                colour, full = some(COLOURS, 0, 1), f"{code}{end}"
+                hyphen = chance.randint(1, len(full))
+                there = chance.choice((full, full, f"{full[:hyphen]}-{full[hyphen:]}", code, ""))
+                rest = chance.sample(first[1:], chance.randint(1, len(first) - 1))
+                other = [first[0], there, *rest, colour, *some(QUALITIES, 0, 4).split()]
+                products.add((" ".join([*first, colour, "-", full]), " ".join(other).strip()))
+        while len(companies) < MADE_UP_SIZE:
+            name = " ".join([*chance.choices(words, k=chance.randint(1, 2)), some(TRADES, 1, 1)])
+            at = chance.randrange(len(name))
+            typo = name[:at] + name[at + 1 :]
+            spelled = f"{chance.choice((name, typo))} {some(FORMS, 0, 1)}"
+            companies.add((name, spelled if chance.random() < 0.8 else f"the {name}"))
+        for pairs in (products, companies):
+            gold = frozenset((" ".join(a.split()), " ".join(b.split())) for a, b in pairs)
+            left, right = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
+            if pairs is companies:  # a name of two words with another trade is another company
+                right += [f"{one.rsplit(' ', 1)[0]} {some(TRADES, 1, 1)}" for one in left[::3]]
+            chance.shuffle(right)
+            yield Task("", f"made up {number}", left, right, gold)
 
 
 def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Variant]:
@@ -100,13 +153,13 @@ def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> 
     features, labels, weights = [], [], []
     for one in chosen:
         described, right = rows(one), one.labels
-        # Pairs that are easy to tell apart are many; a tenth of them, with ten times the weight.
-        hard = right | (described[:, 0] > 0.45) | (described[:, 1] > 0.75)
-        kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.1)
+        # Pairs that are easy to tell apart are many; a twentieth of them, with its weight.
+        hard = right | (described[:, 0] > 0.5) | (described[:, 1] > 0.78)
+        kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.05)
         base = one.weight * len(np.unique(one.found.left)) ** -0.6
         features.append(described[kept])
         labels.append(right[kept])
-        weights.append(np.where(hard, 1, 10)[kept] * base)
+        weights.append(np.where(hard, 1, 20)[kept] * base)
     weight = np.concatenate(weights)
     model = HistGradientBoostingClassifier(
         max_iter=count, max_leaf_nodes=12, learning_rate=0.08, min_samples_leaf=80,
@@ -200,8 +253,10 @@ def main() -> None:
     for _ in range(ALIAS_SETS):
         some = set(chance.sample(names, ENTITIES))
         gold = frozenset(pair for pair in aliases if pair[1] in some)
-        sides = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
-        every += variants(Task("", "aliases", *sides, gold), chance, ALIAS_WEIGHT)
+        left, right = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
+        every += variants(Task("", "aliases", left, right, gold), chance, ALIAS_WEIGHT)
+    for task in made_up_sets(chance):
+        every += variants(task, chance, MADE_UP_WEIGHT)
     compared = {id(one): one.describe(encoder) for one in every}
     every = [one for one in every if len(one.labels)]
     sets = sorted({task.name for task in tasks})

@@ -18,6 +18,7 @@ from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
 from deepjoin.matching.careful import AlikePairs, look_alike
+from deepjoin.matching.features import ValueWords
 from deepjoin.matching.trees import Trees, TreeSum
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
@@ -65,6 +66,31 @@ def test_two_firms_with_one_common_word_are_two_firms() -> None:
     left = ["Cobaltine Foods", "Marlowe Steel", "Verity Bank", "Juniper Labs"]
     right = ["Cobaltine Optics", "Marlowe Textiles", "Verity Press", "Juniper Tours"]
     assert deepjoin.match(left, right).pairs == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("otto ii, count of brehna", "otto 2 count of brehna"),
+        ("berenice i of egypt", "berenice 1 of egypt"),
+        ("norwegian second division", "norwegian 2 division"),
+        ("xi jinping", "xi jinping"),
+        ("anna i. smith", "anna i smith"),
+    ],
+)
+def test_numerals_are_numbers(value: str, words: str) -> None:
+    assert " ".join(ValueWords.of(value).tokens) == words
+
+
+def test_products_match_by_their_codes() -> None:
+    kinds = ("cordless phone", "stereo tuner", "dvd player", "desk lamp", "drip kettle")
+    left = [f"bandifo {kind} - kx{4310 + 7 * at}{end}"
+            for at, kind in enumerate(kinds) for end in "bw"]  # fmt: skip
+    right = [f"bandifo kx-{4310 + 7 * at}{end} digital {kind}"
+             for at, kind in enumerate(kinds) for end in "bw"]  # fmt: skip
+    assert dict(deepjoin.match(left, right, join="semantic").pairs) == dict(
+        zip(left, right, strict=True)
+    )
 
 
 def test_frames_of_several_columns_match_row_by_row() -> None:

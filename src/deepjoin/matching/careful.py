@@ -25,7 +25,7 @@ from deepjoin.matching.trees import Trees, load_trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
 #: Candidates of a value by trigrams and by vectors, and how many of them are scored.
-_BY_GRAMS, _BY_VECTORS, _SCORED = 6, 4, 5
+_BY_GRAMS, _BY_VECTORS, _SCORED = 6, 4, 4
 #: Neighbours of a value in its own column that are scored.
 _SIBLINGS = 2
 #: The least cosine of vectors that proposes a pair.
@@ -99,12 +99,12 @@ class ComparedColumns:
         kept = wanted[left]
         pairs = distinct(left[kept] * len(self.words[1]) + right[kept])
         left, right = np.divmod(pairs, max(len(self.words[1]), 1))
-        # Of many candidates, the closest by either measure, seen from either side.
-        close = self._alike(left, right, (0, 1)).max(axis=1)
-        best = leading(left, close, _SCORED)
+        # Of many candidates, the closest by each measure, seen from either side.
+        alike = self._alike(left, right, (0, 1))
+        best = np.union1d(*(leading(left, measure, _SCORED) for measure in alike.T))
         wanted_too = np.zeros(len(self.words[1]), bool)
         wanted_too[right[best]] = True
-        rivals = leading(right, close, _SIBLINGS)
+        rivals = leading(right, alike.max(axis=1), _SIBLINGS)
         some = np.union1d(best, rivals[wanted_too[right[rivals]]])
         return left[some], right[some]
 

@@ -25,6 +25,10 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 _CODE, _PUNCTUATION, _DIGIT = 4, re.compile(r"[\W_]+"), re.compile(r"\d")
 #: A separator of thousands.
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+#: Where the name ends and what qualifies it begins: Georgia (country), Paris, Texas.
+_HEAD_END = re.compile(r"[(\[,]|\s[-–—|]\s")
+#: Letters that different spellings of one sound leave out or exchange.
+_SOUNDS = str.maketrans("cqzwjpx", "kksvibk", "aeiouyh'")
 #: Words that rarely tell two things apart, in any column.
 _LIGHT = frozenset(
     (
@@ -32,10 +36,48 @@ _LIGHT = frozenset(
         *("le", "les", "el", "los", "las", "del", "di", "da", "do", "dos", "das", "du", "des"),
         *("der", "die", "und", "et", "y", "e", "i", "inc", "ltd", "llc", "co", "corp"),
         *("corporation", "company", "limited", "plc", "gmbh", "ag", "sa", "spa", "nv", "bv"),
-        *("oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st"),
+        *("oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st", "nd", "rd", "th"),
     )
 )
 _LIGHT_WEIGHT = 0.25
+#: Numbers as words: ordinals and numerals, which set Otto II apart from Otto I.
+_NUMERALS = {
+    word: str(at)
+    for words in (
+        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth",
+        "one two three four five six seven eight nine ten eleven twelve",
+        "- ii iii iv - vi vii viii ix - xi xii xiii xiv xv xvi xvii xviii xix xx",
+    )
+    for at, word in enumerate(words.split(), 1)
+}
+#: A numeral of one letter is one after a name: Otto I of Bavaria, but no middle initial.
+_LETTER_NUMERAL = re.compile(r"(?<=[^\W\d_] )[ivx](?=$|[,()\[\]:]| of | and )")
+_LETTER_NUMERALS = {"i": "1", "v": "5", "x": "10"}
+#: Words of which a thing has one at most: with another one, it is another thing.
+_OPPOSED = {
+    form: (kind, member)
+    for kind, members in enumerate(
+        (
+            "women womens woman ladies girls female femenina feminine|men mens boys male",
+            "junior juniors youth juvenile|senior seniors",
+            "north northern|south southern|east eastern|west western|central",
+            "northeast northeastern|northwest northwestern|southeast southeastern|"
+            "southwest southwestern",
+            "upper|lower|middle",
+            "new|old",
+            "great greater|little lesser small",
+            "summer|winter|spring|autumn",
+            "black|white|red|blue|green|silver|yellow|pink|gray grey|brown|purple|orange",
+            "january jan|february feb|march|april apr|may|june|july|august aug|september sept|"
+            "october oct|november nov|december dec",
+            "monday|tuesday|wednesday|thursday|friday|saturday|sunday",
+        )
+    )
+    for member, forms in enumerate(members.split("|"))
+    for form in forms.split()
+}
+#: Of these kinds, a word that only one value has says much as well.
+_MARKS = 2
 #: Leftover words compared with each other; a longer list is cut.
 _COMPARED = 8
 #: Two leftover words this alike count as one word spelled in two ways.
@@ -51,7 +93,9 @@ NAMES = (
     "common_prefix", "common_suffix", "acronym", "first_same", "last_same", "length_ratio",
     "least_words", "most_words", "same_words", "squashed", "mine_known_there",
     "theirs_known_here", "mine_weight", "theirs_weight", "initials",
-    "swapped_same_length", "unique_shared", "codes_shared", "codes_contrast",
+    "swapped_same_length", "unique_shared", "codes_shared", "codes_contrast", "codes_alike",
+    "code_unique", "codes_known", "heads_same", "heads_shared", "mine_head_there",
+    "theirs_head_here", "qualifiers_contrast", "sound", "opposed", "marked",
 )  # fmt: skip
 
 
@@ -64,6 +108,8 @@ class ValueWords:
     text: str
     #: Words with digits as they are written, such as DVP-FX911: numbers of models and parts.
     codes: frozenset[str]
+    #: The words before a bracket, comma or dash; all of them if there is none.
+    head: frozenset[str]
 
     @classmethod
     @lru_cache(1 << 14)
@@ -76,15 +122,24 @@ class ValueWords:
         plain = plain.replace("'s", "s").replace("&", " and ")
         if "," in plain:
             plain = _THOUSANDS.sub("", plain)
-        tokens = tuple(
-            token.lstrip("0") or "0" if token[0].isdigit() else token
-            for token in _WORD.findall(plain)
-        )
+        plain = _LETTER_NUMERAL.sub(lambda one: _LETTER_NUMERALS[one[0]], plain)
+        words = _WORD.findall(plain)
+        tokens = tuple(_number(word, at) for at, word in enumerate(words))
         codes = frozenset(
             _PUNCTUATION.sub("", word) for word in plain.split()
             if len(word) >= _CODE and _DIGIT.search(word)
         )  # fmt: skip
-        return cls(tokens, frozenset(tokens), " ".join(tokens), codes)
+        all_words = frozenset(tokens)
+        count = len(_WORD.findall(_HEAD_END.split(plain, maxsplit=1)[0]))
+        head = all_words if count == len(tokens) else frozenset(tokens[:count]) or all_words
+        return cls(tokens, all_words, " ".join(tokens), codes, head)
+
+
+def _number(word: str, place: int) -> str:
+    if word[0].isdigit():
+        return word.lstrip("0") or "0"
+    # Xi Jinping is no eleventh.
+    return word if place == 0 and len(word) < _CODE else _NUMERALS.get(word, word)
 
 
 class WordWeights:
@@ -93,6 +148,10 @@ class WordWeights:
     def __init__(self, left: list[ValueWords], right: list[ValueWords]) -> None:
         self.left = Counter(token for words in left for token in words.distinct)
         self.right = Counter(token for words in right for token in words.distinct)
+        #: How many values of either column have a code.
+        self.codes = tuple(
+            Counter(code for words in side for code in words.codes) for side in (left, right)
+        )
         self._most = log(len(left) + len(right) + 1) or 1.0
         self._known: dict[str, float] = {}
 
@@ -174,6 +233,13 @@ def compare(
     suffix = _common(squashed[::-1], squashed_other[::-1])
     shortest = max(min(len(squashed), len(squashed_other)), 1)
     acronym = _acronym(mine, squashed_other) or _acronym(theirs, squashed)
+    if mine.head is mine.distinct and theirs.head is theirs.distinct:
+        heads = (
+            mine.distinct == theirs.distinct, both / max(mine_all, theirs_all),
+            both / mine_all, both / theirs_all, False,
+        )  # fmt: skip
+    else:
+        heads = _compared_heads(mine, theirs, weights)
     there, here = (weights.right, weights.left) if cross else (weights.right, weights.right)
     described = [
         both / mine_all,
@@ -209,8 +275,10 @@ def compare(
         bool(rest and others and len(rest) == len(others)),
         # A word that one value of either column has names the thing.
         sum(there[token] == 1 and here[token] == 1 for token in shared) if cross else 0,
-        len(mine.codes & theirs.codes),
-        bool(mine.codes and theirs.codes and not mine.codes & theirs.codes),
+        *_compared_codes(mine.codes, theirs.codes, weights, cross),
+        *heads,
+        _sound_alike("".join(left), "".join(right)) if left and right else 1.0,
+        *_opposed(left, right),
     ]
     return described, (tuple(rest), tuple(others))
 
@@ -221,6 +289,75 @@ def _common(a: str, b: str) -> int:
         if one != two:
             return at
     return min(len(a), len(b))
+
+
+def _opposed(left: list[str], right: list[str]) -> tuple[int, int]:
+    """Count opposed words (north, south), and kinds of words that only one side has (women)."""
+    mine, theirs = (dict(_OPPOSED[one] for one in side if one in _OPPOSED)
+                    for side in (left, right))  # fmt: skip
+    opposed = sum(theirs.get(kind, member) != member for kind, member in mine.items())
+    return opposed, sum(kind < _MARKS for kind in mine.keys() ^ theirs.keys())
+
+
+def _compared_heads(
+    mine: ValueWords, theirs: ValueWords, weights: WordWeights
+) -> tuple[bool, float, float, float, bool]:
+    """Compare what stands before a bracket or comma, and say whether nothing behind it agrees."""
+
+    def weight(words: frozenset[str]) -> float:
+        return sum(map(weights.of, words))
+
+    sizes = weight(mine.head) or 1e-9, weight(theirs.head) or 1e-9
+    tail, other_tail = mine.distinct - mine.head, theirs.distinct - theirs.head
+    return (
+        mine.head == theirs.head,
+        weight(mine.head & theirs.head) / max(sizes),
+        weight(mine.head & theirs.distinct) / sizes[0],
+        weight(theirs.head & mine.distinct) / sizes[1],
+        bool(tail and other_tail and tail.isdisjoint(other_tail)),
+    )
+
+
+def _compared_codes(
+    mine: frozenset[str], theirs: frozenset[str], weights: WordWeights, cross: bool
+) -> tuple[int, bool, float, bool, int]:
+    """Count common codes, and look for what contradicts: codes that the other column has."""
+    shared = mine & theirs
+    known, other_known = weights.codes if cross else (weights.codes[1],) * 2
+    # The partner of a code that the other column has elsewhere is elsewhere.
+    elsewhere = any(other_known[code] for code in mine - shared) + any(
+        known[code] for code in theirs - shared
+    )
+    return (
+        len(shared),
+        bool(mine and theirs and not shared),
+        1.0 if shared else _codes_alike(mine, theirs),
+        any(known[code] == 1 == other_known[code] for code in shared),
+        elsewhere if cross else 0,
+    )
+
+
+def _codes_alike(mine: frozenset[str], theirs: frozenset[str]) -> float:
+    """Compare codes by the beginning they share, if it has a digit (IM600, IM600USB)."""
+    best = 0.0
+    for one in mine:
+        for other in theirs:
+            same = _common(one, other)
+            if same >= _CODE and _DIGIT.search(one[:same]):
+                best = max(best, same / max(len(one), len(other)))
+    return best
+
+
+def _sound_alike(a: str, b: str) -> float:
+    """Compare the consonants of two texts, similar ones as one."""
+    one, two = (_sound(text) for text in (a, b))
+    return _dice(one, two) if one and two else 0.0
+
+
+@lru_cache(1 << 16)
+def _sound(text: str) -> str:
+    letters = text.translate(_SOUNDS)
+    return "".join(a for a, b in zip(letters, f" {letters}", strict=False) if a != b)
 
 
 def _acronym(words: ValueWords, squashed: str) -> bool:
