@@ -405,7 +405,8 @@ def test_pairs_that_decide_nothing_are_left_out_and_no_others(
 
     def outcome(of: CellMatches) -> tuple[object, object]:
         keys = zip(of.columns.tolist(), of.values.tolist(), of.cells.tolist(), strict=True)
-        true = [one + noise[key] for key, one in zip(keys, of.similarities, strict=True)]
+        # Below 0 nothing is looked up, and the order of pairs is that of positive numbers.
+        true = [max(0.0, one + noise[key]) for key, one in zip(keys, of.similarities, strict=True)]
         exact = CellMatches(of.columns, of.cells, of.values, np.array(true)).ordered()
         best = exact.best()
         held = exact.similarities >= tau

@@ -136,7 +136,7 @@ def _reread(shape: str, to: str, words: str = "") -> ProgramStep:
     return ProgramStep(
         f"{words} of the date written as {shape}" if words else f"the date written as {shape}",
         run,
-        f"strftime(try_strptime(trim({{x}}), {literal(shape)}), {literal(to)})",
+        f"strftime(try_strptime(trim({{x}}, ' '), {literal(shape)}), {literal(to)})",
         f'pd.to_datetime({{x}}.str.strip(" "), format={shape!r}, errors="coerce")'
         f".dt.strftime({to!r})",
         1.0,
@@ -150,7 +150,7 @@ def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
     return ProgramStep(
         words,
         lambda cell: known.get(cell.strip(" ").lower()),
-        f"map([{keys}], [{values}])[lower(trim({{x}}))]",
+        f"map([{keys}], [{values}])[lower(trim({{x}}, ' '))]",
         f'{{x}}.str.strip(" ").str.lower().map({known!r})',
         1.5,
     )
@@ -177,8 +177,8 @@ def _whole(cell: str) -> int | None:
 _HEX = ProgramStep(
     "the number in hexadecimal",
     lambda cell: None if (number := _whole(cell)) is None else f"{number:x}",
-    "CASE WHEN regexp_full_match(trim({x}), '[0-9]{{1,15}}') "
-    "THEN format('{{:x}}', CAST(trim({x}) AS BIGINT)) END".replace("{{", "{").replace("}}", "}"),
+    "CASE WHEN regexp_full_match(trim({x}, ' '), '[0-9]{1,15}') "
+    "THEN format('{:x}', CAST(trim({x}, ' ') AS BIGINT)) END",
     '{x}.str.strip(" ").where({x}.str.strip(" ").str.fullmatch("[0-9]{1,15}"))'
     '.map(lambda text: format(int(text), "x"), na_action="ignore")',
     1.5,
@@ -186,8 +186,8 @@ _HEX = ProgramStep(
 _BINARY = ProgramStep(
     "the number in binary",
     lambda cell: None if (number := _whole(cell)) is None else f"{number:b}",
-    "CASE WHEN regexp_full_match(trim({x}), '[0-9]{1,15}') "
-    "THEN format('{:b}', CAST(trim({x}) AS BIGINT)) END",
+    "CASE WHEN regexp_full_match(trim({x}, ' '), '[0-9]{1,15}') "
+    "THEN format('{:b}', CAST(trim({x}, ' ') AS BIGINT)) END",
     '{x}.str.strip(" ").where({x}.str.strip(" ").str.fullmatch("[0-9]{1,15}"))'
     '.map(lambda text: format(int(text), "b"), na_action="ignore")',
     1.5,

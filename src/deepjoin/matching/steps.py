@@ -67,7 +67,7 @@ def split(by: str, number: int) -> ProgramStep:
 
         return ProgramStep(
             f"the {_ordinal(number)} {named}", words,
-            f"regexp_split_to_array(trim({{x}}), ' +')[{at}]",
+            f"regexp_split_to_array(trim({{x}}, ' '), ' +')[{at}]",
             f'{{x}}.str.strip(" ").str.split(" +", regex=True).str[{number}].astype("string")',
             1.5 + abs(number + (number < 0)) * 0.2,
         )  # fmt: skip
@@ -78,7 +78,7 @@ def split(by: str, number: int) -> ProgramStep:
 
     return ProgramStep(
         f"the {_ordinal(number)} {named}", run,
-        f"trim(string_split({{x}}, {literal(by)})[{at}])",
+        f"trim(string_split({{x}}, {literal(by)})[{at}], ' ')",
         f'{{x}}.str.split({by!r}, regex=False).str[{number}].astype("string").str.strip(" ")',
         1.6 + abs(number + (number < 0)) * 0.2,
     )  # fmt: skip
@@ -94,7 +94,7 @@ def after(by: str) -> ProgramStep:
     return ProgramStep(
         f"what follows the first '{by}'", run,
         f"CASE WHEN contains({{x}}, {literal(by)}) THEN "
-        f"trim(substr({{x}}, instr({{x}}, {literal(by)}) + {len(by)})) END",
+        f"trim(substr({{x}}, instr({{x}}, {literal(by)}) + {len(by)}), ' ') END",
         f'{{x}}.str.split({by!r}, n=1, regex=False).str[1].astype("string").str.strip(" ")',
         1.8,
     )  # fmt: skip
@@ -108,7 +108,7 @@ def before_last(by: str) -> ProgramStep:
 
     return ProgramStep(
         f"what precedes the last '{by}'", run,
-        f"trim(left({{x}}, length({{x}}) - instr(reverse({{x}}), {literal(by)})))",
+        f"trim(left({{x}}, length({{x}}) - instr(reverse({{x}}), {literal(by)})), ' ')",
         f'{{x}}.str.rsplit({by!r}, n=1).str[0].astype("string").str.strip(" ")',
         1.9,
     )  # fmt: skip
