@@ -25,25 +25,33 @@ from deepjoin.settings import Vectors
 def accuracy(setting: Options, places: Places) -> Iterator[Options]:
     """Yield a row for each depth."""
     options = prepared(setting, places)
-    task = _task(options, places)
-    exact = _exact(task, options, places)
+    task = task_of(options, places)
+    exact = exact_of(task, options, places)
     lake = lake_for(options, places)
     places.tell(f"{options['method']}: {len(task.queries)} queries")
     answers = ask(search_of(lake, options), task.queries, task.depth, task.deeper, task.progress)
+    about = answers.times() | {"index_mb": lake.info()["bytes"] / 1e6}
     truth = exact.including(task, answers.found)
-    about = answers.times() | {
-        "index_mb": lake.info()["bytes"] / 1e6,
+    for k in task.k:
+        yield head_of(task, options, exact, k) | measured(answers.found, truth, k) | about
+
+
+def head_of(task: EvaluationTask, options: Options, exact: ExactAnswers, k: int) -> Options:
+    """Say what a row is about: method, queries and truth."""
+    return {
+        "method": options["method"],
+        "join": task.join,
+        "k": k,
+        "queries": len(task.queries),
         "tau": options.get("tau"),
         "queries_digest": queries_digest(task.queries),
         "truth": exact.name,
         "trained": trained_by(str(options.get("encoder", "default"))),
     }
-    for k in task.k:
-        head = {"method": options["method"], "join": task.join, "k": k}
-        yield head | {"queries": len(task.queries)} | measured(answers.found, truth, k) | about
 
 
-def _task(options: Options, places: Places) -> EvaluationTask:
+def task_of(options: Options, places: Places) -> EvaluationTask:
+    """Return what is asked, and of which columns."""
     source = CorpusSource(corpus_folder(options, places))
     asked = queries_of(options, places)
     tau = options.get("tau") if options["join"] == "semantic" else None
@@ -51,7 +59,7 @@ def _task(options: Options, places: Places) -> EvaluationTask:
     return EvaluationTask(source, asked, *how, notify=places.tell, progress=no_progress)
 
 
-def _exact(task: EvaluationTask, options: Options, places: Places) -> ExactAnswers:
+def exact_of(task: EvaluationTask, options: Options, places: Places) -> ExactAnswers:
     """Read or compute the exact answers; cells have vectors only if needed."""
     cells = options.get("cells", "default") if task.join == "semantic" else "none"
     kept = EvaluationCache(places.cache / "evaluation", task)
