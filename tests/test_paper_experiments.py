@@ -17,6 +17,7 @@ from benchmarks.paper import lakes, running, tall
 from benchmarks.paper.claims import Verdict, compared, sentences, slopes
 from benchmarks.paper.corpora import column_sizes, corpus_folder
 from benchmarks.paper.experiments import SIZES, Cell, Experiment, names, read_experiment
+from benchmarks.paper.hits import take
 from benchmarks.paper.labelled import PooledLabels, measured
 from benchmarks.paper.places import Places
 from benchmarks.paper.plots import write_plots
@@ -163,6 +164,57 @@ def test_a_line_says_all_a_figure_depends_on(places: Places, tmp_path: Path) -> 
     for key in ("experiment", "setting", "row", "command", "seed", "version", "shipped", "size"):
         assert all(key in line for line in lines)
     assert {"cores", "model", "memory_gb"} == set(lines[0]["hardware"])
+
+
+def test_hits_of_another_machine_are_measured_as_those_of_a_run(
+    places: Places, tmp_path: Path
+) -> None:
+    folder = tmp_path / "back"
+    folder.mkdir()
+    machine = {"cores": 8, "model": "Some", "memory_gb": 1.0, "gpu": "A GPU"}
+    (folder / "machine.json").write_text(json.dumps(machine), "utf-8")
+    source = CorpusSource(places.data / "tiny")
+    right = brute_force(source.columns(), source.queries()[:4], "basic")
+    ids = [one.column_id for one in source.columns()]
+    rows = [[ids.index(name) for name in one.ranked[:3]] + [-1] for one in right]
+    wrong = [row[::-1] for row in rows]
+    np.savez(folder / "near.npz", **{"tiny-flat-cosine": rows, "tiny-hnsw-cosine": wrong})
+    given = {"encoder": "{models}/near", "metric": "cosine", "vector_index": "flat"}
+    tried = experiment(
+        "accuracy",
+        rows=[
+            {"label": "exact", "method": "deepjoin"} | given,
+            {"label": "other way", "method": "deepjoin"} | given | {"vector_index": "hnsw"},
+            {"label": "verified", "method": "deepjoin-exact"} | given | {"vector_index": "hnsw"},
+            {"label": "no hits", "method": "deepjoin"} | given | {"encoder": "{models}/far"},
+        ],
+        sizes={"reduced": {"columns": 40, "queries": 4}, "full": {"queries": 4}},
+    )
+    results = Results(tried, tmp_path / "results")
+    take(tried, "full", places, results, folder)
+    assert {line["hardware"]["gpu"] for line in results.lines} == {"A GPU"}
+    shown = Measured(tried, Results(tried, tmp_path / "results"))
+    found = {name: row[0].ours for name, row in shown.by_row("precision_ties", "").items()}
+    assert found["exact"] == found["verified"] == 1
+    assert found["other way"] is not None
+    assert found["no hits"] is None
+    np.savez(folder / "near.npz", **{"tiny-flat-cosine": rows[:3]})
+    with pytest.raises(DeepJoinError, match="hits of 3 queries; the setting has 4"):
+        take(tried, "full", places, results, folder)
+
+
+def test_queries_of_another_corpus_have_a_match_and_are_of_different_tables(
+    places: Places,
+) -> None:
+    others = [*columns(30, "o", 3), *columns(30, "o", 4)]
+    alone = Column(["nowhere"] * 9 + [f"only{n}" for n in range(9)], table="z", column_id="z#0")
+    write_corpus(places.data / "others", [*others, alone])
+    options = {"corpus": "tiny", "queries_of": "others", "queries": 20, "k": [2], "join": "equi"}
+    asked = lakes.queries_of(options, places)
+    assert len(asked) == len({one.table for one in asked}) == 20
+    assert asked == lakes.queries_of(options, places)
+    source = CorpusSource(places.data / "tiny")
+    assert all(one.joinability for one in brute_force(source.columns(), asked, "basic"))
 
 
 def test_conditions_name_both_machines(places: Places, tmp_path: Path) -> None:

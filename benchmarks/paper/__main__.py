@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.paper.experiments import SIZES, names, read_experiment
+from benchmarks.paper.hits import take
 from benchmarks.paper.places import Places
 from benchmarks.paper.plots import write_plots
 from benchmarks.paper.results import Results
@@ -62,6 +63,14 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _hits(options: argparse.Namespace) -> int:
+    places = _places(options)
+    for name in _chosen(options.name):
+        experiment = read_experiment(name)
+        take(experiment, options.size, places, Results(experiment), options.folder)
+    return 0
+
+
 def _render(options: argparse.Namespace) -> int:
     (DOCS / "benchmarks.md").write_text(document(), "utf-8")
     paths = write_plots(DOCS / "plots")
@@ -87,11 +96,14 @@ def _parser() -> argparse.ArgumentParser:
     add("render", help="write docs/benchmarks.md and plots").set_defaults(function=_render)
     for name, function, text in (
         ("run", _run, "run one experiment, or all; finished settings are not run again"),
+        ("hits", _hits, "measure hits that another machine found (see hits.py)"),
         ("models", _models, "print the commands that train the models of an experiment"),
     ):
         command = add(name, help=text)
         command.set_defaults(function=function)
         command.add_argument("name", metavar="NAME", help="a name from list, or all")
+        if function is _hits:
+            command.add_argument("folder", type=Path, metavar="FOLDER", help="what came back")
         command.add_argument("--data", type=Path, required=True, metavar="DIR", help="corpora")
         command.add_argument("--cache", type=Path, metavar="DIR", help="kept between runs")
         command.add_argument("--models", type=Path, metavar="DIR", help="default: CACHE/models")

@@ -26,9 +26,13 @@ from benchmarks.paper.tall import write_tall
 from deepjoin.arrays import Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.read.corpus import SCHEMA, CorpusSource
+from deepjoin.normalise.canonical import canonical_array
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import SCHEMA, CorpusSource, write_corpus
 
 _NONE: Int = np.zeros(0, np.int64)
+#: The seed of queries drawn from another corpus.
+_ASKED_SEED = 20
 _GENERATE = Path(__file__).parents[1] / "generate.py"
 #: The options a corpus depends on.
 _SHAPE = (
@@ -56,6 +60,38 @@ def corpus_folder(options: Options, places: Places) -> Path:
         places.tell(f"making the corpus {folder.name}: {shape}")
         _make(folder, lambda aside: _maker(options)(options, places, aside))
     return folder
+
+
+def asked_folder(options: Options, places: Places) -> Path:
+    """Return a folder whose columns are the queries of ``queries_of``; create it if missing."""
+    name = f"{options['queries']}-of-{options['queries_of']}-for-{options['corpus']}"
+    folder = places.cache / "corpora" / name
+    if not folder.exists():
+        places.tell(f"choosing queries: {name}")
+        _make(folder, lambda aside: _asked(options, places, aside))
+    return folder
+
+
+def _asked(options: Options, places: Places, out: Path) -> None:
+    """Choose queries at random, one a table, no shorter than the corpus's own, with a match."""
+    repository = CorpusSource(_given({"corpus": options["corpus"]}, places))
+    source = CorpusSource(_given({"corpus": options["queries_of"]}, places))
+    least = column_sizes(repository, "queries.parquet").min()
+    long = np.flatnonzero(column_sizes(source) >= least)
+    tables = _field(source, "table_id").to_pylist()
+    once: dict[str, int] = {}
+    for row in np.random.default_rng(_ASKED_SEED).permutation(long).tolist():
+        once.setdefault(tables[row], row)
+    columns = list(source.columns())
+    tried = list(once.values())[: options["queries"] * 3 // 2]
+    values = {row: distinct_cells(columns[row].cells, "basic").values for row in tried}
+    wanted = pa.array(sorted({value for each in values.values() for value in each}), pa.string())
+    there: set[str] = set()
+    for block in repository.blocks(names=("cells",)):
+        found = canonical_array(block["cells"].flatten().cast(pa.string()), "basic")
+        there.update(pc.unique(found.filter(pc.is_in(found, wanted))).to_pylist())
+    matched = [columns[row] for row in tried if not there.isdisjoint(values[row])]
+    write_corpus(out, matched[: options["queries"]])
 
 
 def _given(options: Options, places: Places) -> Path:

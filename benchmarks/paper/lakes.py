@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import xxhash
-from benchmarks.paper.corpora import corpus_folder
+from benchmarks.paper.corpora import asked_folder, corpus_folder
 from benchmarks.paper.experiments import Options
 from benchmarks.paper.places import Places
 
@@ -92,7 +92,9 @@ def search_of(lake: Lake, options: Options) -> Search:
 
 
 def queries_of(options: Options, places: Places) -> list[Column]:
-    """Read the queries of a setting."""
+    """Read the queries of a setting: those of its corpus, or columns of another one."""
+    if "queries_of" in options:
+        return list(CorpusSource(asked_folder(options, places)).columns())
     return CorpusSource(corpus_folder(options, places)).queries()[: options.get("queries")]
 
 

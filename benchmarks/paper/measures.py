@@ -12,7 +12,12 @@ from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 from benchmarks.paper.results import SEED
 
-from deepjoin.lab.evaluation.cache import EvaluationCache, exact_answers, trained_by
+from deepjoin.lab.evaluation.cache import (
+    EvaluationCache,
+    ExactAnswers,
+    exact_answers,
+    trained_by,
+)
 from deepjoin.lab.evaluation.metrics import accuracy as measured
 from deepjoin.lab.evaluation.metrics import queries_digest
 from deepjoin.lab.evaluation.task import EvaluationSettings, EvaluationTask, ask
@@ -35,29 +40,45 @@ def accuracy(setting: Options, places: Places) -> Iterator[Options]:
     ``search_join`` is then the join that it searches.
     """
     options = prepared(setting, places)
+    task = task_of(options, places)
+    exact = exact_of(task, options, places)
+    lake = lake_for(options, places)
+    places.tell(f"{options['method']}: {len(task.queries)} queries")
+    answers = ask(search_of(lake, options), task.queries, task.depth, task.deeper, task.progress)
+    truth = exact.including(task, answers.found)
+    about = answers.times() | {"index_mb": lake.info()["bytes"] / 1e6}
+    for k in task.k:
+        yield head_of(task, options, exact, k) | measured(answers.found, truth, k) | about
+
+
+def task_of(options: Options, places: Places) -> EvaluationTask:
+    """Return what is asked, and of which columns."""
     join, queries = options["join"], queries_of(options, places)
     tau = options.get("tau") if join == "semantic" else None
     how = (join, tuple(options["k"]), EvaluationSettings(tau=tau), None)
     source = CorpusSource(corpus_folder(options, places))
-    task = EvaluationTask(source, queries, *how, notify=places.tell, progress=no_progress)
-    # Cells have vectors only if the exact answers need them.
-    cells = options.get("cells", "default") if join == "semantic" else "none"
+    return EvaluationTask(source, queries, *how, notify=places.tell, progress=no_progress)
+
+
+def exact_of(task: EvaluationTask, options: Options, places: Places) -> ExactAnswers:
+    """Read or compute the exact answers; cells have vectors only if needed."""
+    cells = options.get("cells", "default") if task.join == "semantic" else "none"
     kept = EvaluationCache(places.cache / "evaluation", task)
-    exact = exact_answers(task, kept, Vectors(encoder="none", cells=cells))
-    lake = lake_for(options, places)
-    places.tell(f"{options['method']}: {len(queries)} queries")
-    answers = ask(search_of(lake, options), queries, task.depth, task.deeper, task.progress)
-    truth = exact.including(task, answers.found)
-    about = answers.times() | {
-        "index_mb": lake.info()["bytes"] / 1e6,
+    return exact_answers(task, kept, Vectors(encoder="none", cells=cells))
+
+
+def head_of(task: EvaluationTask, options: Options, exact: ExactAnswers, k: int) -> Options:
+    """Say what a row is about: method, queries and truth."""
+    return {
+        "method": options["method"],
+        "join": task.join,
+        "k": k,
+        "queries": len(task.queries),
         "tau": options.get("tau"),
-        "queries_digest": queries_digest(queries),
+        "queries_digest": queries_digest(task.queries),
         "truth": exact.name,
         "trained": trained_by(str(options.get("encoder", "default"))),
     }
-    for k in task.k:
-        head = {"method": options["method"], "join": join, "k": k}
-        yield head | {"queries": len(queries)} | measured(answers.found, truth, k) | about
 
 
 def statistics(setting: Options, places: Places) -> Iterator[Options]:

@@ -46,14 +46,20 @@ class Results:
                 found[line["at"]].append(line["row"])
         return found[max(found)] if found else []
 
-    def add(self, setting: Options, rows: Iterable[Options], size: str, command: str) -> None:
-        """Write the rows of a setting, in one write: an interruption leaves none or all."""
+    def add(
+        self, setting: Options, rows: Iterable[Options], size: str, command: str,
+        machine: Options | None = None,
+    ) -> None:  # fmt: skip
+        """Write the rows of a setting, in one write: an interruption leaves none or all.
+
+        ``machine`` is given if another than this one searched.
+        """
         about = {
             "command": command,
             "seed": SEED,
             "version": __version__,
             "shipped": shipped(),
-            "hardware": hardware(setting.get("device", "cpu")),
+            "hardware": machine or hardware(setting.get("device", "cpu")),
             "at": _now(),
         }
         head = {"experiment": self._name, "size": size, "setting": setting}
@@ -115,7 +121,10 @@ def relies_on_shipped(setting: Options) -> bool:
     if setting.get("labels"):
         return True  # what is relevant is pooled from the hits of all methods
     method = all_methods().get(setting.get("method", ""))
-    needs = {*method.needs, *method.also} if method else set()
+    needs = set(method.needs) if method else set()
+    if setting.get("search_join", setting.get("join")) == "equi":
+        needs.discard("cell vectors")  # those of an equi-join's index are not compared
+    needs |= set(method.also) if method else set()
     if setting.get("join") == "semantic":
         needs.add("cell vectors")  # the truth compares cells, whatever the method does
     chosen = {"column vectors": "encoder", "cell vectors": "cells"}

@@ -12,6 +12,7 @@ NAMES = {
     "precision": "Precision@k by id",
     "precision_ties": "Precision@k with ties",
     "ndcg": "NDCG@k",
+    "candidates_500": "Of the exact top 10 among the 500 nearest",
     "total_ms": "Milliseconds a query",
     "pooled_f1": "F1",
 }
@@ -19,6 +20,7 @@ NAMES = {
 _COUNTED = {
     "precision_ties": "queries_ties",
     "ndcg": "queries_ndcg",
+    "candidates_500": "queries_candidates",
     "pooled_recall": "queries_pooled",
 }
 #: Sizes by preference.

@@ -26,8 +26,9 @@ k-th best are broken by a fixed rule (smaller column, rarer values, more similar
 and *with ties*, where any column as joinable as the k-th best counts. The paper counts by id.
 Claims are judged by paired differences over queries: a claim holds where the 95% bootstrap interval
 is above 0, fails where it is below, and is open where it contains 0. Lines from before values were
-kept by query allow comparisons of means only, which prove nothing. Column vectors are searched
-with the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
+kept by query allow comparisons of means only, which prove nothing. Unless a table says
+otherwise, column vectors are searched with the authors' preset, IVFPQ with HNSW.
+`not run (weights)`: the weights are not published here.
 """
 
 
