@@ -232,16 +232,17 @@ class Mining(TrainerCallback):
 
     def __init__(self, loop: Loop, batches: Batches, progress: Progress) -> None:
         self._loop, self._batches, self._progress = loop, batches, progress
-        self._tokens = [
+        self._queries, self._columns = (
             {name: torch.from_numpy(array.astype(np.int32)) for name, array in side.items()}
             for side in batches.whole()
-        ]
+        )
 
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Find them before processes start that make batches."""
-        self._batches.nearest = self._found(state).share_memory_()
+        self._batches.nearest = self._found(state)
+        self._batches.nearest.share_memory_()
 
     def on_step_end(
         self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
@@ -253,7 +254,7 @@ class Mining(TrainerCallback):
     def _found(self, state: TrainerState) -> torch.Tensor:
         self._progress(state.global_step, state.max_steps, "finding the nearest columns")
         with self._loop.compute_loss_context_manager():
-            return self._loop.join_model.nearest(*self._tokens, _NEAREST)
+            return self._loop.join_model.nearest(self._queries, self._columns, _NEAREST)
 
 
 class Interruption(TrainerCallback):
