@@ -128,7 +128,7 @@ def test_default_encoder_means_what_it_should() -> None:
     vectors = default().encode(columns, no_frequency)
     near, far = cosines(vectors[[0, 0]], vectors[[1, 2]])
     assert near > far + 0.2
-    assert (default().name, default().dimension) == ("deepjoin-minilm-l3", 384)
+    assert (default().name, default().dimension) == ("deepjoin-minilm-l3-2", 384)
     assert default().settings == TextSettings("colname-col", tokens=48, prompt="query ")
 
 

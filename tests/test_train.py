@@ -150,7 +150,7 @@ def test_one_engine_reads_and_mines(
     assert capsys.readouterr().err.splitlines()[0] == "Working elsewhere."
 
 
-@pytest.mark.parametrize("negatives", ["batch", "removed", "hard"])
+@pytest.mark.parametrize("negatives", ["batch", "removed", "hard", "nearest"])
 def test_the_same_twice(
     training_tables: Path, tmp_path: Path, tiny_bert: str, negatives: str
 ) -> None:
@@ -160,6 +160,24 @@ def test_the_same_twice(
         )
     one, two = (vectors(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_array_equal(one, two)
+
+
+def test_nearest_columns_are_found_again_as_the_model_learns(
+    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, find = [], JoinModel.nearest
+
+    def noted(*given: Any) -> Any:
+        near = find(*given)
+        found.append(near.clone())
+        return near
+
+    monkeypatch.setattr(JoinModel, "nearest", noted)
+    rest = {"negatives": "nearest", "plain": 0.3, "learning_rate": 1e-2}
+    trained(training_tables, tmp_path / "mine", tiny_bert, **rest)
+    assert len(found) == 1 + SHORT["steps"] // SHORT["validate"]
+    assert all(one.shape == (72, 64) for one in found)
+    assert (found[0] != found[-1]).any()
 
 
 def test_joins_by_meaning(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:

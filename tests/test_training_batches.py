@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from deepjoin.lab.training.columns import Spellings, TrainingColumns
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs
 from deepjoin.lab.training.settings import PAPER, TrainSettings
-from deepjoin.lab.training.tokenising import PieceTokeniser, Tokeniser, tokeniser_for
+from deepjoin.lab.training.tokenising import PieceTokeniser, Tokeniser, padded, tokeniser_for
 from deepjoin.matching.joinability import ONE, similarities
 from tests.support.definitions import equi_joinability
 
@@ -382,6 +383,20 @@ def test_hard_negatives_are_neighbours_and_no_partners() -> None:
     assert more > 0
 
 
+def test_columns_nearest_by_the_model_are_negatives() -> None:
+    columns = lake()
+    made = batches_of(columns, OURS)
+    made.nearest = np.arange(len(columns), dtype=np.int32)[::-1, None]
+    usual = batches_of(columns, OURS)[0]
+    x, y = ([one.column for one in made[0][side]["views"]] for side in "xy")
+    assert len({*y}) == len(y)
+    nearest = {len(columns) - 1 - one for one in x} - {*y[: len(x)]}
+    assert {*y} == {one.column for one in usual["y"]["views"]} | nearest
+    queries, all_of_them = (side["views"] for side in made.whole())
+    assert [one.column for one in all_of_them] == [*range(len(columns))]
+    assert queries == [one.as_query() for one in all_of_them]
+
+
 def test_columns_without_neighbours_have_no_hard_negatives() -> None:
     columns = lake()
     examples = Examples(np.array([28, 29]), np.array([1, 2]), np.zeros(2, np.int64))
@@ -444,11 +459,11 @@ def plain_loss(found: Matrix, negatives: list[list[bool]]) -> float:
     return sum(losses) / len(losses)
 
 
-def plain_graded(found: Matrix, joinability: Matrix) -> float:
+def plain_graded(found: Matrix, joinability: Matrix, power: int = 2) -> float:
     losses = []
     for row, wanted in zip(found, joinability, strict=True):
-        total, every = sum(one**2 for one in wanted), sum(math.exp(one) for one in row)
-        shares = [one**2 / total if total else 0 for one in wanted]
+        total, every = sum(one**power for one in wanted), sum(math.exp(one) for one in row)
+        shares = [one**power / total if total else 0 for one in wanted]
         losses.append(-sum(a * (b - math.log(every)) for a, b in zip(shares, row, strict=True)))
     return sum(losses) / len(losses)
 
@@ -477,14 +492,45 @@ def test_the_loss_is_that_of_the_formula(
     chosen = replace(PAPER, metric=metric, masked=masked, symmetric=symmetric, scale=3)
     found, known = plain_scores(x, y, chosen), joinability.tolist()
     negatives = [[not (masked and one >= 0.7) for one in row] for row in known]
-    partner, graded = plain_loss(found, negatives), plain_graded(found, known)
+    partner = plain_loss(found, negatives)
+    graded, first = (plain_graded(found, known, power) for power in (2, 1))
     if symmetric:
         back = turned(found, size)
         partner = (partner + plain_loss(back, turned(negatives, size))) / 2
         graded = (graded + plain_graded(back, turned(known, size))) / 2
+        first = (first + plain_graded(back, turned(known, size), 1)) / 2
     assert float(ranking_loss(*tensors, chosen)) == pytest.approx(partner, abs=1e-4)
     chosen = replace(chosen, target="joinability")
     assert float(ranking_loss(*tensors, chosen)) == pytest.approx(graded, abs=1e-4)
+    mixed = 0.75 * graded + 0.25 * first
+    chosen = replace(chosen, plain=0.25)
+    assert float(ranking_loss(*tensors, chosen)) == pytest.approx(mixed, abs=1e-4)
+
+
+def test_pieces_of_similar_length_change_no_vector(tiny_bert: str) -> None:
+    torch = tiny_torch()
+    from deepjoin.lab.training.model import JoinModel
+
+    random = np.random.default_rng(0)
+    rows = [random.integers(5, 60, size).tolist() for size in random.integers(3, 40, 150)]
+    tokens = {name: torch.from_numpy(one) for name, one in padded(rows, 0).items()}
+    model = JoinModel(Path(tiny_bert), TrainSettings(), "cpu").eval()
+    with torch.no_grad():
+        alone = [
+            model._encode({name: one[[row], : len(rows[row])] for name, one in tokens.items()})
+            for row in range(len(rows))
+        ]
+        vectors = torch.cat(alone)
+        torch.testing.assert_close(model.vectors(tokens), vectors, atol=1e-5, rtol=0)
+        model.piece = 40
+        torch.testing.assert_close(model.vectors(tokens), vectors, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model.encoded(tokens), vectors, atol=1e-5, rtol=0)
+    near = (vectors[:, None] - vectors).norm(dim=2).fill_diagonal_(torch.inf)
+    model.settings = TrainSettings(metric="euclidean")
+    found = model.nearest(tokens, tokens, 7).long()
+    expected = near.topk(7, largest=False).values
+    torch.testing.assert_close(near.gather(1, found), expected, atol=1e-3, rtol=0)
+    assert model.nearest(tokens, tokens, 500).shape == (150, 149)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])

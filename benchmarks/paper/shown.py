@@ -86,7 +86,7 @@ class Measured:
 
     def _figure(self, cell: Cell, metric: str) -> Figure:
         shown = cell.column.get("value", metric)
-        row = cell.chosen(self.results.rows(cell.setting)) or {}
+        row = cell.chosen(self.results.rows(cell.setting, earlier=True)) or {}
         paper = self.experiment.figure(cell, shown)
         counted = row.get(_COUNTED.get(shown, "queries"))
         values = row.get("per_query", {}).get(shown, [])

@@ -28,7 +28,9 @@ Claims are judged by paired differences over queries: a claim holds where the 95
 is above 0, fails where it is below, and is open where it contains 0. Lines from before values were
 kept by query allow comparisons of means only, which prove nothing. Unless a table says
 otherwise, column vectors are searched with the authors' preset, IVFPQ with HNSW.
-`not run (weights)`: the weights are not published here.
+`not run (weights)`: the weights are not published here. Rows of this page that use the shipped
+column encoder were measured with the one shipped before (`deepjoin-minilm-l3`, 48 tokens), until
+they are run again; the recipe's table names every model.
 """
 
 

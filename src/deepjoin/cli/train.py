@@ -37,8 +37,9 @@ ARGUMENTS = (
     Argument("--metric", "default: cosine", ("cosine", "euclidean")),
     Argument(
         "--negatives",
-        "the others of a batch; also columns without the matching cells; also near ones",
-        ("batch", "removed", "hard"),
+        "the others of a batch; also columns without the matching cells; also near ones; these and "
+        "the nearest by the model so far",
+        ("batch", "removed", "hard", "nearest"),
     ),
     Argument(
         "--target",
@@ -65,6 +66,7 @@ ARGUMENTS = (
     Argument("--respelled R", "how often a cell is respelled; needs --aliases", share),
     Argument("--prompt TEXT", "prefix of the text of a query (default 'query ')", str),
     Argument("--power P", "exponent of the joinability as a weight (default 2)", number),
+    Argument("--plain R", "share of the loss with an exponent of 1 (default 0)", share),
     Argument("--scale S", "factor before the softmax (default 20)", number),
     Argument("--batch N", "pairs in a batch", whole(2)),
     Argument("--learning-rate L", "highest learning rate", number),

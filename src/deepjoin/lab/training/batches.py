@@ -185,6 +185,8 @@ class Batches:
         self._columns, self._examples, self._joinability = columns, examples, joinability
         self._tokenise, self._settings = tokenise, settings
         self._neighbours, self._spellings = neighbours, spellings
+        #: Of each column those nearest by the model, in memory that processes share; or None.
+        self.nearest: Any = None
         if neighbours is not None:
             self._starts = np.searchsorted(neighbours.x, np.arange(len(columns) + 1))
         self._epoch = 0, self._composed(0)
@@ -207,6 +209,11 @@ class Batches:
         )
         return {"x": self._tokenise(x), "y": self._tokenise(y), "joinability": joined}
 
+    def whole(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the tokens of all columns as they are: as queries, and as searched for."""
+        views = [View.whole(self._columns, number) for number in range(len(self._columns))]
+        return self._tokenise([view.as_query() for view in views]), self._tokenise(views)
+
     def _composed(self, epoch: int) -> list[Int]:
         random = np.random.default_rng([self._settings.seed, epoch, 1])
         return composed(self._examples.y, self._settings.batch, random)
@@ -222,7 +229,11 @@ class Batches:
             mine = self._examples.x[rows]
             first, last = self._starts[mine], self._starts[mine + 1]
             chosen = random.integers(first, np.maximum(last, first + 1))
-            near = np.setdiff1d(self._neighbours.y[chosen[last > first]], self._examples.y[rows])
+            found = self._neighbours.y[chosen[last > first]]
+            if self.nearest is not None:
+                drawn = random.integers(self.nearest.shape[1], size=len(mine))
+                found = np.concatenate([found, np.asarray(self.nearest)[mine, drawn]])
+            near = np.setdiff1d(found, self._examples.y[rows])
             y += [View.whole(self._columns, int(one)) for one in near]
         x, y = ([self._augmented(one, random) for one in side] for side in (x, y))
         return [one.as_query() for one in x], y

@@ -51,6 +51,8 @@ _STATE = "trainer_state.json"
 _LOGGED = 10
 #: Columns of a batch that a forecast learns from.
 _FORECAST = 16
+#: Nearest columns of each column, of which each batch draws one.
+_NEAREST = 64
 _PARALLEL = "TOKENIZERS_PARALLELISM"
 
 
@@ -90,7 +92,7 @@ class Loop(Trainer):
         processes: Processes,
     ) -> None:
         super().__init__(model, arguments, _only, batches, validation)
-        self._join_model, self._validation, self._progress = model, validation, progress
+        self.join_model, self._validation, self._progress = model, validation, progress
         #: The tokens of the columns searched in validation, and of the queries.
         self._validated, self._processes = validated, processes
         self.remove_callback(PrinterCallback)  # stdout is for results
@@ -108,11 +110,11 @@ class Loop(Trainer):
             except torch.OutOfMemoryError:
                 few //= 2
             finally:
-                self._join_model.zero_grad()
+                self.join_model.zero_grad()
         return None
 
     def _forecast(self, batch: dict[str, Any], few: int) -> TrainingForecast:
-        model, device = self._join_model, self.args.device
+        model, device = self.join_model, self.args.device
         x, y = ({name: one[:few].to(device) for name, one in batch[side].items()} for side in "xy")
         joinability = batch["joinability"][:few, :few].to(device)
         took = []
@@ -143,7 +145,7 @@ class Loop(Trainer):
                     ) from None
                 model.zero_grad()
             # Not while the exception is handled: it holds on to what filled the memory.
-            piece = self._join_model.halve(len(inputs["y"]["input_ids"]))
+            piece = self.join_model.halve(len(inputs["y"]["input_ids"]))
             torch.cuda.empty_cache()
             self._progress(
                 *(self.state.global_step, self.state.max_steps),
@@ -164,9 +166,9 @@ class Loop(Trainer):
             return []
         with self.compute_loss_context_manager():
             vectors, queries = (
-                self._join_model.encoded(tokens, progress) for tokens in self._validated
+                self.join_model.encoded(tokens, progress) for tokens in self._validated
             )
-        return self._validation.precision(self._join_model.compare(queries, vectors))
+        return self._validation.precision(self.join_model.compare(queries, vectors))
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validate, and notify the callbacks."""
@@ -220,6 +222,39 @@ class Patience(EarlyStoppingCallback):
         """Count validations without improvement, once the warm-up is over."""
         if state.global_step > args.warmup_steps:
             super().on_evaluate(args, state, control, metrics, **rest)  # type: ignore[no-untyped-call]
+
+
+class Mining(TrainerCallback):
+    """Finds the columns nearest by the model, at the start and as often as it is validated.
+
+    Processes that make batches ahead may still use those found before.
+    """
+
+    def __init__(self, loop: Loop, batches: Batches, progress: Progress) -> None:
+        self._loop, self._batches, self._progress = loop, batches, progress
+        self._queries, self._columns = (
+            {name: torch.from_numpy(array.astype(np.int32)) for name, array in side.items()}
+            for side in batches.whole()
+        )
+
+    def on_train_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Find them before processes start that make batches."""
+        self._batches.nearest = self._found(state)
+        self._batches.nearest.share_memory_()
+
+    def on_step_end(
+        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Find them again."""
+        if state.global_step % args.eval_steps == 0:
+            self._batches.nearest.copy_(self._found(state))
+
+    def _found(self, state: TrainerState) -> torch.Tensor:
+        self._progress(state.global_step, state.max_steps, "finding the nearest columns")
+        with self._loop.compute_loss_context_manager():
+            return self._loop.join_model.nearest(self._queries, self._columns, _NEAREST)
 
 
 class Interruption(TrainerCallback):
@@ -412,6 +447,8 @@ def fit(
     interruption = Interruption(processes)
     loop.add_callback(Events(progress, before))
     loop.add_callback(interruption)
+    if settings.negatives == "nearest":
+        loop.add_callback(Mining(loop, batches, progress))
     if len(validation.queries):
         loop.add_callback(Patience(settings.patience))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from deepjoin.progress import Progress, no_progress
 Tokens = dict[str, torch.Tensor]
 #: Columns encoded at a time when no gradients are kept.
 _ENCODED = 512
+#: Pieces of similar length that a batch is encoded in, and the fewest columns worth a piece.
+_PIECES, _LEAST_PIECE = 6, 64
 
 
 def scores(x: torch.Tensor, y: torch.Tensor, metric: str, scale: float) -> torch.Tensor:
@@ -40,11 +43,10 @@ def ranking_loss(
     found = scores(x, y, settings.metric, settings.scale)
     size = len(found)
     if settings.target == "joinability":
-        wanted = joinability**settings.power
-        loss = _graded(found, wanted)
+        loss = _graded(found, joinability, settings)
         if not settings.symmetric:
             return loss
-        return (loss + _graded(found[:, :size].T, wanted[:, :size].T)) / 2
+        return (loss + _graded(found[:, :size].T, joinability[:, :size].T, settings)) / 2
     partners = torch.arange(size, device=found.device)
     if settings.masked:
         known = joinability >= settings.threshold
@@ -56,9 +58,31 @@ def ranking_loss(
     return (loss + cross_entropy(found[:, :size].T, partners)) / 2
 
 
-def _graded(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    shares = wanted / wanted.sum(dim=1, keepdim=True).clamp_min(1e-9)
-    return -(shares * log_softmax(found, dim=1)).sum(dim=1).mean()
+def _graded(
+    found: torch.Tensor, joinability: torch.Tensor, settings: TrainSettings
+) -> torch.Tensor:
+    def shares(power: float) -> torch.Tensor:
+        wanted = joinability**power
+        return wanted / wanted.sum(dim=1, keepdim=True).clamp_min(1e-9)
+
+    wanted = (1 - settings.plain) * shares(settings.power)
+    if settings.plain:
+        wanted = wanted + settings.plain * shares(1)
+    return -(wanted * log_softmax(found, dim=1)).sum(dim=1).mean()
+
+
+def _by_length(
+    tokens: Tokens, piece: int, encode: Callable[[Tokens], torch.Tensor]
+) -> torch.Tensor:
+    """Encode rows in pieces of similar length, cut to the longest of each; keep their order."""
+    lengths = tokens["attention_mask"].sum(dim=1)
+    order = torch.argsort(lengths, descending=True, stable=True)
+    found = []
+    for rows in torch.split(order, piece):
+        width = int(lengths[rows[0]])
+        found.append(encode({name: one[rows, :width] for name, one in tokens.items()}))
+    vectors = torch.cat(found)
+    return vectors[torch.argsort(order).to(vectors.device)]
 
 
 class JoinModel(torch.nn.Module):
@@ -82,18 +106,18 @@ class JoinModel(torch.nn.Module):
             return {"loss": ranking_loss(mine, theirs, joinability, self.settings)}
 
     def vectors(self, tokens: Tokens) -> torch.Tensor:
-        """Encode columns piece by piece, recomputing activations in the backward pass.
+        """Encode columns in pieces of similar length, which need little padding.
 
-        Memory then holds one piece, while the loss still sees the whole batch.
+        Once memory ran out, pieces are smaller and activations recomputed in the backward pass:
+        memory then holds one piece, while the loss still sees the whole batch.
         """
         size = len(tokens["input_ids"])
         if size <= self.piece:
-            return self._encode(tokens)
-        pieces = [
-            {name: one[start : start + self.piece] for name, one in tokens.items()}
-            for start in range(0, size, self.piece)
-        ]
-        return torch.cat([checkpoint(self._encode, piece, use_reentrant=False) for piece in pieces])
+            return _by_length(tokens, max(_LEAST_PIECE, -(-size // _PIECES)), self._encode)
+        return _by_length(
+            *(tokens, self.piece),
+            lambda piece: checkpoint(self._encode, piece, use_reentrant=False),
+        )
 
     def _encode(self, tokens: Tokens) -> torch.Tensor:
         vectors: torch.Tensor = self.encoder(dict(tokens))["sentence_embedding"]
@@ -106,13 +130,28 @@ class JoinModel(torch.nn.Module):
         was_training = self.training
         self.eval()
         device = next(self.parameters()).device
-        found = []
-        for start in range(0, len(tokens["input_ids"]), _ENCODED):
-            some = {name: one[start : start + _ENCODED].to(device) for name, one in tokens.items()}
-            found.append(self._encode(some).float())
-            done = min(start + _ENCODED, len(tokens["input_ids"]))
-            progress(done, len(tokens["input_ids"]), "columns encoded for validation")
+        done, total = 0, len(tokens["input_ids"])
+
+        def encode(some: Tokens) -> torch.Tensor:
+            nonlocal done
+            given = {name: one.to(device).long() for name, one in some.items()}
+            found = self._encode(given).float()
+            done += len(found)
+            progress(done, total, "columns encoded for validation")
+            return found
+
+        found = _by_length(tokens, _ENCODED, encode)
         self.train(was_training)
+        return found
+
+    def nearest(self, queries: Tokens, columns: Tokens, most: int) -> torch.Tensor:
+        """Return the numbers of the columns nearest to each query but its own, on the CPU."""
+        x, y = self.encoded(queries), self.encoded(columns)
+        found = []
+        for start in range(0, len(x), _ENCODED):
+            near = scores(x[start : start + _ENCODED], y, self.settings.metric, 1.0)
+            near.diagonal(start).fill_(-torch.inf)
+            found.append(near.topk(min(most, len(y) - 1), dim=1).indices.int().cpu())
         return torch.cat(found)
 
     def compare(self, x: torch.Tensor, y: torch.Tensor) -> Any:

@@ -155,7 +155,7 @@ def prepare(
 
     pairs = pairs_from(settings.threshold, settings.pairs)
     pairs.write(folder / "pairs.npz")
-    if settings.negatives == "hard":
+    if settings.negatives in ("hard", "nearest"):
         pairs_from(_NEIGHBOUR, _NEIGHBOURS).write(folder / "neighbours.npz")
     if aliases is not None:
         profile = lake.settings.profile

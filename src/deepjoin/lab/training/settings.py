@@ -12,9 +12,9 @@ from deepjoin.errors import DeepJoinError
 JOINS = ("equi", "semantic")
 METRICS = ("cosine", "euclidean")
 #: What a column is compared with beside its partner: the other partners of its batch; also its
-#: partner without the matching cells (which the paper rejected); or also columns that share some
-#: cells with it.
-NEGATIVES = ("batch", "removed", "hard")
+#: partner without the matching cells (which the paper rejected); also columns that share some
+#: cells with it; or these and columns that are among the nearest by the model so far.
+NEGATIVES = ("batch", "removed", "hard", "nearest")
 #: What the encoder learns: which column is the partner, or how joinable each column is.
 TARGETS = ("partner", "joinability")
 
@@ -46,6 +46,8 @@ class TrainSettings:
     target: str = "joinability"
     #: The target is joinability to this power: above 1, better partners count more.
     power: float = 2.0
+    #: The share of the loss whose target is joinability itself, whatever the power.
+    plain: float = 0.0
     #: Whether columns known to be joinable are excluded from the negatives.
     masked: bool = True
     #: Whether the partner must also find its column in the batch.
@@ -148,6 +150,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "nameless": (0, 1),
     "respelled": (0, 1),
     "power": (0.01, 100),
+    "plain": (0, 1),
     "scale": (0.01, 1000),
     "batch": (2, 1 << 16),
     "learning_rate": (1e-9, 1),
