@@ -12,7 +12,7 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
-from deepjoin.enriching.features import Scorer, is_near_number, numbers_in
+from deepjoin.enriching.features import Feature, Scorer, is_near_number, numbers_in
 from deepjoin.enriching.joins import number_sql
 
 pytest.importorskip("sklearn")
@@ -168,7 +168,7 @@ def test_rare_classes_are_learned_as_one() -> None:
     cells = [f"class {number % 80}" for number in range(400)] + ["class 0"] * 100
     scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
     assert scorer.is_class
-    assert scorer.cross_validated([]) == pytest.approx(30 * 5 / 500)
+    assert scorer.cross_validated([])[0] == pytest.approx(30 * 5 / 500)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +208,37 @@ def test_keys_that_are_named(tmp_path: Path) -> None:
     assert {one.table for one in offers} == {"other.csv"}
     with pytest.raises(DeepJoinError, match="`keys` is 'key'; it must be a list of names"):
         EnrichSettings(keys="key")  # type: ignore[arg-type]
+
+
+def test_scores_are_of_all_folds_together() -> None:
+    """So that the gain of the first step starts at the score without new columns."""
+    cells = np.random.default_rng(0).lognormal(sigma=2, size=100)
+    scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
+    gain = scorer.gain([], [], 5)[0]
+    assert gain is not None
+    assert scorer.cross_validated([]) == pytest.approx((gain.before, gain.error))
+
+
+@pytest.mark.slow
+def test_a_step_that_lowers_the_score_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that forests took for relevant can mislead a model, and what leads to them goes."""
+    drawn = np.random.default_rng(4)
+    links = [f"link {number}" for number in range(50)]
+    noise = {f"noise {number}": drawn.normal(size=50).round(3) for number in range(20)}
+    lake = indexed(
+        tmp_path, links={"key": KEYS, "link": links}, noise={"link": links} | noise, worth=WORTH
+    )
+
+    def all_relevant(self: Scorer, base: object, new: list[Feature], *rows: object) -> Any:
+        return np.array([2.0 if one.name == "worth" else 1.0 for one in new])
+
+    monkeypatch.setattr(Scorer, "relevant", all_relevant)
+    frame, _ = drawn_rows(100)
+    found = lake.enrich(frame, "target")
+    assert [step.table for step in found.steps] == ["worth.csv"]
+    assert list(found.table) == [*frame, "worth"]
+    reasons = {one.table: one.reason for one in found.rejected}
+    assert reasons["noise.csv"] == "lowers the score beside better columns"
+    assert "links.csv" in reasons
