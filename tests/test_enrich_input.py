@@ -12,6 +12,7 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
+from deepjoin.enriching.enrich import apply_plan
 from deepjoin.enriching.features import Feature, Scorer, is_near_number, numbers_in
 from deepjoin.enriching.joins import number_sql
 
@@ -242,3 +243,43 @@ def test_a_step_that_lowers_the_score_is_left_out(
     reasons = {one.table: one.reason for one in found.rejected}
     assert reasons["noise.csv"] == "lowers the score beside better columns"
     assert "links.csv" in reasons
+
+
+def test_a_class_of_one_row(tmp_path: Path) -> None:
+    """All rows that one fold learns from may then be of the other class."""
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows(80)
+    found = lake.enrich(frame.assign(target=["a"] * 79 + ["b"]), "target", depth=1)
+    assert found.score_before == pytest.approx(79 / 80) and found.gain == 0
+
+
+def test_new_columns_have_the_index_of_your_rows(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows(60)
+    shuffled = frame.sample(frac=1, random_state=0)
+    found = lake.enrich(shuffled, "target", depth=1)
+    assert found.table.index.equals(shuffled.index)
+    assert apply_plan(lake, shuffled, found.plan).index.equals(shuffled.index)
+
+
+@pytest.mark.parametrize(
+    ("frame", "given", "text"),
+    [
+        (pd.DataFrame(), {}, "The table has no columns; it must have at least one"),
+        ({"key": KEYS, "y": [[1]] * 50}, {"target": "y"}, "'y' holds list.*must be numbers or"),
+        ({"key": KEYS}, {"target": 5}, "No column '5' in the table. Columns: key"),
+        ({"key": KEYS}, {"depth": "2"}, "`depth` is '2'; it must be between 1 and 3"),
+        ({"key": KEYS}, {"depth": 2.5}, "`depth` is 2.5; it must be between 1 and 3"),
+        (
+            {"key": KEYS},
+            {"settings": EnrichSettings(keys=("kay",))},
+            "No column 'kay' in the table. Columns: key. Did you mean 'key'",
+        ),
+    ],
+)
+def test_what_cannot_be_enriched(
+    tmp_path: Path, frame: object, given: dict[str, Any], text: str
+) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    with pytest.raises(DeepJoinError, match=text):
+        lake.enrich(pd.DataFrame(frame), **given)

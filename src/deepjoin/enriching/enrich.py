@@ -127,9 +127,10 @@ def enrich(
 ) -> Enrichment:
     """Enrich a table; see `Lake.enrich`."""
     started = perf_counter()
-    if not 1 <= depth <= _DEEPEST:
-        raise DeepJoinError(f"`depth` is {depth}; it must be between 1 and {_DEEPEST}.")
+    if depth not in range(1, _DEEPEST + 1):
+        raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
+    own.check_keys(settings)
     own.order(settings)  # refuses a column that cannot be ordered
     scorer = None
     if target is not None:
@@ -163,9 +164,11 @@ def enrich(
     )
 
 
-def _like(given: object, table: pa.Table) -> Any:
+def _like(given: Any, table: pa.Table) -> Any:
     library = type(given).__module__.partition(".")[0]
-    return as_frame(table, library if library in FRAMES else "arrow")
+    frame = as_frame(table, library if library in FRAMES else "arrow")
+    # pandas matches rows by their index, so new columns must have that of rows that were shuffled.
+    return frame.set_axis(given.index) if library == "pandas" else frame
 
 
 @dataclass

@@ -369,7 +369,8 @@ class Scorer:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         check_stop()
-        if not features:
+        # A rare class may be in the rows of one fold alone.
+        if not features or (self.is_class and np.ptp(self._y[train]) == 0):
             if self.is_class:
                 counts = np.bincount(self._y[train].astype(int), minlength=self._classes)
                 return np.tile(counts / len(train), (len(test), 1))
@@ -508,6 +509,8 @@ def _target(
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         cells = cells.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
         kind = cells.type
+    if pa.types.is_nested(kind):
+        raise UnusableTarget(f"`target` column '{name}' holds {kind}; it must be numbers or text.")
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if is_number:
         numbers = cells.cast(pa.float64(), safe=False)
