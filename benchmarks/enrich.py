@@ -121,8 +121,6 @@ def evaluated(
         enricher.fit(train, y[train.index])
         with_lake = enricher.transform(train), enricher.transform(test)
         wall, processor = perf_counter() - wall, process_time() - processor
-        for frame, rows in zip(with_lake, (train, test), strict=True):
-            frame.index = rows.index
         before, after = accuracies(train, test, y), accuracies(*with_lake, y)
         yield {
             "split": seed,

@@ -12,7 +12,8 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
-from deepjoin.enriching.features import Scorer, is_near_number, numbers_in
+from deepjoin.enriching.enrich import apply_plan
+from deepjoin.enriching.features import Feature, Scorer, is_near_number, numbers_in
 from deepjoin.enriching.joins import number_sql
 
 pytest.importorskip("sklearn")
@@ -168,7 +169,7 @@ def test_rare_classes_are_learned_as_one() -> None:
     cells = [f"class {number % 80}" for number in range(400)] + ["class 0"] * 100
     scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
     assert scorer.is_class
-    assert scorer.cross_validated([]) == pytest.approx(30 * 5 / 500)
+    assert scorer.cross_validated([])[0] == pytest.approx(30 * 5 / 500)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +209,77 @@ def test_keys_that_are_named(tmp_path: Path) -> None:
     assert {one.table for one in offers} == {"other.csv"}
     with pytest.raises(DeepJoinError, match="`keys` is 'key'; it must be a list of names"):
         EnrichSettings(keys="key")  # type: ignore[arg-type]
+
+
+def test_scores_are_of_all_folds_together() -> None:
+    """So that the gain of the first step starts at the score without new columns."""
+    cells = np.random.default_rng(0).lognormal(sigma=2, size=100)
+    scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
+    gain = scorer.gain([], [], 5)[0]
+    assert gain is not None
+    assert scorer.cross_validated([]) == pytest.approx((gain.before, gain.error))
+
+
+@pytest.mark.slow
+def test_a_step_that_lowers_the_score_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that forests took for relevant can mislead a model, and what leads to them goes."""
+    drawn = np.random.default_rng(4)
+    links = [f"link {number}" for number in range(50)]
+    noise = {f"noise {number}": drawn.normal(size=50).round(3) for number in range(20)}
+    lake = indexed(
+        tmp_path, links={"key": KEYS, "link": links}, noise={"link": links} | noise, worth=WORTH
+    )
+
+    def all_relevant(self: Scorer, base: object, new: list[Feature], *rows: object) -> Any:
+        return np.array([2.0 if one.name == "worth" else 1.0 for one in new])
+
+    monkeypatch.setattr(Scorer, "relevant", all_relevant)
+    frame, _ = drawn_rows(100)
+    found = lake.enrich(frame, "target")
+    assert [step.table for step in found.steps] == ["worth.csv"]
+    assert list(found.table) == [*frame, "worth"]
+    reasons = {one.table: one.reason for one in found.rejected}
+    assert reasons["noise.csv"] == "lowers the score beside better columns"
+    assert "links.csv" in reasons
+
+
+def test_a_class_of_one_row(tmp_path: Path) -> None:
+    """All rows that one fold learns from may then be of the other class."""
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows(80)
+    found = lake.enrich(frame.assign(target=["a"] * 79 + ["b"]), "target", depth=1)
+    assert found.score_before == pytest.approx(79 / 80) and found.gain == 0
+
+
+def test_new_columns_have_the_index_of_your_rows(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows(60)
+    shuffled = frame.sample(frac=1, random_state=0)
+    found = lake.enrich(shuffled, "target", depth=1)
+    assert found.table.index.equals(shuffled.index)
+    assert apply_plan(lake, shuffled, found.plan).index.equals(shuffled.index)
+
+
+@pytest.mark.parametrize(
+    ("frame", "given", "text"),
+    [
+        (pd.DataFrame(), {}, "The table has no columns; it must have at least one"),
+        ({"key": KEYS, "y": [[1]] * 50}, {"target": "y"}, "'y' holds list.*must be numbers or"),
+        ({"key": KEYS}, {"target": 5}, "No column '5' in the table. Columns: key"),
+        ({"key": KEYS}, {"depth": "2"}, "`depth` is '2'; it must be between 1 and 3"),
+        ({"key": KEYS}, {"depth": 2.5}, "`depth` is 2.5; it must be between 1 and 3"),
+        (
+            {"key": KEYS},
+            {"settings": EnrichSettings(keys=("kay",))},
+            "No column 'kay' in the table. Columns: key. Did you mean 'key'",
+        ),
+    ],
+)
+def test_what_cannot_be_enriched(
+    tmp_path: Path, frame: object, given: dict[str, Any], text: str
+) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    with pytest.raises(DeepJoinError, match=text):
+        lake.enrich(pd.DataFrame(frame), **given)

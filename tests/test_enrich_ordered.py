@@ -144,3 +144,43 @@ def test_sql_is_what_the_words_say(mine: list[Any], rows: list[Any], is_range: b
     with closing(lite):
         assert lite.execute(nearest).fetchall() == wanted
     session.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["as_of", "ranges"])
+def test_the_ordered_column_is_not_taken_for_the_key(tmp_path: Path, kind: str) -> None:
+    """Its dates are those of the other table, and more than the keys; the SQL says the same."""
+    drawn = np.random.default_rng(0)
+    shops = np.array([f"shop {number}" for number in range(30)])
+    begin = np.concatenate([np.sort(drawn.choice(200, 8, replace=False)) for _ in shops])
+    level = drawn.normal(size=240).round(3)
+    end = np.where(np.arange(240) % 8 == 7, 999, np.roll(begin, -1) - 1)
+    first = {"as_of": "date", "ranges": "valid_from"}[kind]
+    lines = pd.DataFrame({"shop": np.repeat(shops, 8), first: days(begin), "level": level})
+    if kind == "ranges":
+        lines["valid_to"] = days(end)
+    lines.to_csv(tmp_path / "levels.csv", index=False)
+    at, day = drawn.choice(30, 300), drawn.integers(0, 220, 300)
+    fits = [
+        8 * shop + np.searchsorted(begin[8 * shop :][:8], one, "right") - 1
+        for shop, one in zip(at, day, strict=True)
+    ]
+    wanted = [level[one] if one >= 8 * shop else None for shop, one in zip(at, fits, strict=True)]
+    sales = pa.table(
+        {
+            "shop": shops[at],
+            "date": days(day),
+            "target": [
+                (one or 0) + noise
+                for one, noise in zip(wanted, 0.3 * drawn.normal(size=300), strict=True)
+            ],
+        }
+    )
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    found = lake.enrich(sales, "target", settings=EnrichSettings(**{kind: "date"}))
+    assert found.steps[0].via == "shop" and found.table["level"].to_pylist() == wanted
+    connection = pytest.importorskip("duckdb").connect()
+    connection.register("your_table", sales)
+    connection.execute(found.sql).fetchall()  # its last result is waited for
+    got = connection.sql(found.sql.rpartition(";\n\n")[2]).to_arrow_table()
+    assert got.to_pydict() == found.table.to_pydict()

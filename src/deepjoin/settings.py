@@ -275,7 +275,7 @@ class EnrichSettings:
     tables: int = 40
     #: Most columns to add.
     columns: int = 100
-    #: Seconds after which no further table is joined; measuring what was found comes on top.
+    #: Seconds for joining, at most half of them, and measuring; one fold is measured in any case.
     seconds: float = 60.0
     #: Least chance, from 0 to 1, that a join makes sense for it to be tried.
     least: float = 0.3

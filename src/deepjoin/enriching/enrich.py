@@ -127,9 +127,10 @@ def enrich(
 ) -> Enrichment:
     """Enrich a table; see `Lake.enrich`."""
     started = perf_counter()
-    if not 1 <= depth <= _DEEPEST:
-        raise DeepJoinError(f"`depth` is {depth}; it must be between 1 and {_DEEPEST}.")
+    if depth not in range(1, _DEEPEST + 1):
+        raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
+    own.check_keys(settings)
     own.order(settings)  # refuses a column that cannot be ordered
     scorer = None
     if target is not None:
@@ -163,9 +164,11 @@ def enrich(
     )
 
 
-def _like(given: object, table: pa.Table) -> Any:
+def _like(given: Any, table: pa.Table) -> Any:
     library = type(given).__module__.partition(".")[0]
-    return as_frame(table, library if library in FRAMES else "arrow")
+    frame = as_frame(table, library if library in FRAMES else "arrow")
+    # pandas matches rows by their index, so new columns must have that of rows that were shuffled.
+    return frame.set_axis(given.index) if library == "pandas" else frame
 
 
 @dataclass
@@ -193,27 +196,37 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     chosen: list[Feature] = []
     if found.gain is not None and found.gain.is_sure:
         chosen = chosen_features(base, new, scorer.relevant(base, new), most)
-    wanted = {owner[feature.name] for feature in chosen}
-    for number in sorted(wanted):
-        parent = walk.made[number].choice.parent
-        while parent >= 0:
-            wanted.add(parent)
-            parent = walk.made[parent].choice.parent
-    order = sorted(wanted)
-    known, score = list(base), found.gain.before if found.gain else 0.0
+    brings: dict[int, list[Feature]] = {}
+    for feature in chosen:
+        brings.setdefault(owner[feature.name], []).append(feature)
+    # Best columns first: what a join gains depends on those before it.
+    gains: dict[int, float] = {}
+    known = list(base)
+    score, error = (found.gain.before, found.gain.error) if found.gain else (0.0, 0.0)
+    harmful = set()
+    for number, mine in brings.items():
+        if found.stopped:
+            break
+        try:
+            after, left = scorer.cross_validated([*known, *mine], until)
+        except TimeoutError:
+            found.stopped = "time"
+        except KeyboardInterrupt:
+            found.stopped = "interrupted"
+        else:
+            if after < score and left > error:
+                harmful.add(number)
+                continue
+            gains[number] = after - score
+            score, error = after, left
+            known += mine
+    order: list[int] = []
+    for number in brings:
+        if number not in harmful:
+            order += [one for one in walk.chain(number) if one not in order]
     for number in order:
         choice, brought = walk.made[number].choice, walk.made[number].brought
-        mine = [feature for feature in chosen if owner[feature.name] == number]
-        known += mine
-        gain = None
-        if mine and not found.stopped:
-            try:
-                after = scorer.cross_validated(known, until)
-                gain, score = after - score, after
-            except TimeoutError:
-                found.stopped = "time"
-            except KeyboardInterrupt:
-                found.stopped = "interrupted"
+        mine = [] if number in harmful else brings.get(number, [])
         columns = tuple(feature.name for feature in mine)
         parent = order.index(choice.parent) if choice.parent >= 0 else -1
         join = replace(brought.join, parent=parent, columns=columns)
@@ -225,7 +238,7 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
             coverage=brought.coverage,
             probability=choice.probability,
             columns=columns,
-            gain=gain,
+            gain=gains.get(number),
             sql=_step_sql(len(found.steps) + 1, found.plan, join, brought.sql),
             parent=parent,
             how=join.how,
@@ -239,9 +252,10 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     elif not found.steps and found.gain.after > found.gain.before:
         reason = "may help, but no more than chance explains"
     for number, one in enumerate(walk.made):
-        if number not in wanted:
+        if number not in order:
+            said = "lowers the score beside better columns" if number in harmful else reason
             is_unproven = one.choice.is_tentative and found.gain is not None
-            said = f"{one.choice.doubt}, and {reason}" if is_unproven else reason
+            said = f"{one.choice.doubt}, and {said}" if is_unproven else said
             walk.reject(one.choice, said)
     return found
 

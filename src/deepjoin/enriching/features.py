@@ -152,6 +152,8 @@ class Gain:
     #: Whether it is more than chance explains: the interval lies above 0 or, of a gain in accuracy,
     #: that of how far the predicted probabilities are from the truth, which tell more.
     is_sure: bool
+    #: The mean error without the new columns, see `Scorer.cross_validated`.
+    error: float
 
 
 class Scorer:
@@ -288,15 +290,18 @@ class Scorer:
             rated = np.nan_to_num(rate(table, y)[0], nan=0.0, posinf=np.finfo(float).max)
         return np.sort(np.argsort(-rated, kind="stable")[:_PROMISING])
 
-    def cross_validated(self, features: Sequence[Feature], until: float = float("inf")) -> float:
-        """Return the mean score over the folds; raise `TimeoutError` when the time is up."""
-        scores = []
+    def cross_validated(
+        self, features: Sequence[Feature], until: float = float("inf")
+    ) -> tuple[float, float]:
+        """Return the score over all folds, and the mean error; raise `TimeoutError` at the end."""
+        truth, found = [], []
         for train, test in self._splits():
             if perf_counter() > until:
                 raise TimeoutError
-            found = self._best(self._predicted(features, train, test))
-            scores.append(self._score(self._y[test], found))
-        return float(np.mean(scores))
+            truth.append(self._y[test])
+            found.append(self._predicted(features, train, test))
+        y, predicted = np.concatenate(truth), np.concatenate(found)
+        return self._score(y, self._best(predicted)), float(self._errors(y, predicted).mean())
 
     def gain(
         self,
@@ -335,15 +340,17 @@ class Scorer:
             return None, stopped
         y, old, fresh = (np.concatenate(each) for each in (truth, before, after))
         was, now = self._best(old), self._best(fresh)
+        errors = self._errors(y, old)
+        nearer = errors - self._errors(y, fresh)
         if self.is_class:
             middle, low, high = _interval(1.0 * (now == y) - (was == y))
-            nearer = _brier(y, old) - _brier(y, fresh)
             is_sure = low > 0 or (middle > 0 and _interval(nearer)[1] > 0)
         else:
             spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
-            middle, low, high = _interval(((y - was) ** 2 - (y - now) ** 2) / spread)
+            middle, low, high = _interval(nearer / spread)
             is_sure = low > 0
-        return Gain(self._score(y, was), self._score(y, now), low, high, is_sure), stopped
+        scores = self._score(y, was), self._score(y, now)
+        return Gain(*scores, low, high, is_sure, float(errors.mean())), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
@@ -362,7 +369,8 @@ class Scorer:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         check_stop()
-        if not features:
+        # A rare class may be in the rows of one fold alone.
+        if not features or (self.is_class and np.ptp(self._y[train]) == 0):
             if self.is_class:
                 counts = np.bincount(self._y[train].astype(int), minlength=self._classes)
                 return np.tile(counts / len(train), (len(test), 1))
@@ -394,6 +402,15 @@ class Scorer:
         """Return the targets that predictions stand for."""
         return found.argmax(axis=1).astype(float) if self.is_class else found
 
+    def _errors(self, y: Floats, found: Floats) -> Floats:
+        """Return squared errors, for classes those of the probabilities (Brier score)."""
+        if self.is_class:
+            right = np.zeros_like(found)
+            right[np.arange(len(y)), y.astype(int)] = 1
+            y, found = right.T, found.T
+        far: Floats = np.atleast_2d((y - found) ** 2).sum(axis=0)
+        return far
+
     def _score(self, y: Floats, found: Floats) -> float:
         if self.is_class:
             return float((y == found).mean())
@@ -408,14 +425,6 @@ def _interval(change: Floats) -> tuple[float, float, float]:
     """
     middle, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
     return middle, middle - _NORMAL * error, middle + _NORMAL * error
-
-
-def _brier(y: Floats, found: Floats) -> Floats:
-    """Return how far probabilities of classes are from the truth, for each row."""
-    right = np.zeros_like(found)
-    right[np.arange(len(y)), y.astype(int)] = 1
-    far: Floats = ((found - right) ** 2).sum(axis=1)
-    return far
 
 
 def _threads(most: int | None) -> Any:
@@ -500,6 +509,8 @@ def _target(
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         cells = cells.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
         kind = cells.type
+    if pa.types.is_nested(kind):
+        raise UnusableTarget(f"`target` column '{name}' holds {kind}; it must be numbers or text.")
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if is_number:
         numbers = cells.cast(pa.float64(), safe=False)

@@ -202,6 +202,10 @@ def find_joins(
     given = _given_pairs(settings)
     # A table that was all target has no columns, and one of nested cells none to search with.
     searchable = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    if parent < 0:
+        # A column that is compared by order has equal values too, and would be taken for the key.
+        ordered = settings.as_of or settings.ranges
+        searchable = [name for name in searchable if name != ordered]
     columns = as_columns(table.select(searchable)) if searchable else []
     for column in columns:
         if given:

@@ -52,16 +52,26 @@ class OwnTable:
                 table = read_typed(file_table(path))
                 own = cls(table, lake.index.name_of(path), target)
         else:
-            own = cls(read_typed(frame_table(given)), None, target)
+            read = frame_table(given)
+            if not any(batch.schema.names for batch in read.open()):
+                raise DeepJoinError("The table has no columns; it must have at least one.")
+            own = cls(read_typed(read), None, target)
         if target is not None and target not in own.table.column_names:
             name = own.name or "the table"
-            raise unknown_name("column", target, name, own.table.column_names)
+            raise unknown_name("column", str(target), name, own.table.column_names)
         return own
 
     @property
     def rest(self) -> pa.Table:
         """The table without the target."""
         return self.table.drop_columns([self.target]) if self.target else self.table
+
+    def check_keys(self, settings: EnrichSettings) -> None:
+        """Refuse keys of which none is a column of this table, where every path of joins begins."""
+        names = [key.partition("=")[0] for key in settings.keys]
+        known = self.rest.column_names
+        if names and not {canonical(name) for name in names} & set(map(canonical, known)):
+            raise unknown_name("column", names[0], "the table", known)
 
     def order(self, settings: EnrichSettings) -> pa.ChunkedArray | None:
         """Return the column that joins on order compare, if one was chosen."""

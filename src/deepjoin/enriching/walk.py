@@ -78,19 +78,22 @@ class EnrichWalk:
             one = self.made[one.choice.parent]
         return one.choice.shown[0]
 
+    def chain(self, number: int) -> list[int]:
+        """Return the joins that lead from your own table to a join, and that join."""
+        found = [number]
+        while (parent := self.made[found[0]].choice.parent) >= 0:
+            found.insert(0, parent)
+        return found
+
     def _rests_on(self, parent: int, table: str) -> bool:
         """Check whether a chain of joins has a table already, or one that it leads to."""
-        root = self._root(parent)
-        return root >= 0 and any(
-            one.choice.table == table and self._root(number) == root
+        if parent < 0:
+            return False
+        root = self.chain(parent)[0]
+        return any(
+            one.choice.table == table and self.chain(number)[0] == root
             for number, one in enumerate(self.made)
         )
-
-    def _root(self, number: int) -> int:
-        """Return the join with your own table that a join rests on."""
-        while number >= 0 and self.made[number].choice.parent >= 0:
-            number = self.made[number].choice.parent
-        return number
 
     def reject(self, choice: JoinChoice, reason: str, column: str = "") -> None:
         """Note why a join, or a column of it, is not used."""
