@@ -106,8 +106,8 @@ def test_a_source_is_reopened_from_its_description(lake: Path) -> None:
     }
     again = reopened(source, index)
     assert list(by_name(again)) == list(by_name(source))
-    assert reopened(source, index, exclude=("geo",)).exclude == ("geo",)
-    assert reopened(source, index, parts="never", one_table=("geo",)).one_table == ("geo",)
+    assert reopened(source, index, exclude=("geo",)).settings.exclude == ("geo",)
+    assert reopened(source, index, parts="never", one_table=("geo",)).settings.one_table == ("geo",)
 
 
 def test_places_that_are_left_keep_their_names(lake: Path) -> None:

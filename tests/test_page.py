@@ -373,11 +373,11 @@ def test_matches_that_may_mean_several_are_shown(browser: Browser, tmp_path: Pat
 
 def test_doubtful_pairs_are_accepted_and_rejected(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    names = ["Acme Holdings Ltd", "Borealis Optics", "Cobalt Foods", "Dune Air", "Myanmar"]
+    names = ["Acme Holdings Ltd", "Borealis Optics", "Cobalt Foods", "Dune Air", "Great Britain"]
     rows = "".join(f"{name},{place}.5\n" for place, name in enumerate(names))
     (tmp_path / "lake/firms.csv").write_text(f"firm,size\n{rows}")
     (tmp_path / "lake/mine.csv").write_text(
-        "client,x\nBurma,1\nBorealis Optics,2\nDune Air,3\nCobalt Foods,4\n"
+        "client,x\nUK,1\nBorealis Optics,2\nDune Air,3\nCobalt Foods,4\n"
     )
     deepjoin.index(tmp_path / "lake", settings=deepjoin.Settings(min_distinct=1))
     hit = {"with": "firms.csv", "on": "firm"}
@@ -388,7 +388,7 @@ def test_doubtful_pairs_are_accepted_and_rejected(browser: Browser, tmp_path: Pa
         doubtful = pairs.get_by_label("Doubtful pairs").get_by_role("listitem")
         if not doubtful.first.is_visible():
             pairs.locator("summary").click()
-        expect(doubtful).to_contain_text(["Burma ≈ Myanmar"])
+        expect(doubtful).to_contain_text(["UK ≈ Great Britain"])
         doubtful.first.get_by_role("button", name=re.compile("^Reject")).click()
         kept = pairs.get_by_label("Decided pairs").get_by_role("listitem")
         expect(kept).to_contain_text(["rejected by you"])
@@ -402,7 +402,7 @@ def test_doubtful_pairs_are_accepted_and_rejected(browser: Browser, tmp_path: Pa
         with page.expect_download() as download:
             pairs.get_by_role("button", name="Save decisions.csv").click()
         saved = Path(download.value.path()).read_text("utf-8")
-        assert saved == "query,target,chance,decision\nBurma,Myanmar,,reject\n"
+        assert saved == "query,target,chance,decision\nUK,Great Britain,,reject\n"
         kept.first.get_by_role("button", name=re.compile("^Undo")).click()
         expect(kept).to_have_count(0)
         expect(page.get_by_label("The join in numbers")).to_contain_text("75%")

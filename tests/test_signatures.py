@@ -59,7 +59,13 @@ def test_values_that_a_program_rewrites_share_a_signature(values: tuple[str, ...
     assert frozenset(values) in groups([*values, "other", "2020-04-05", "b. ng"])
 
 
-@given(st.lists(st.text("ab1 ,-é0'’२½ü\u0301東", max_size=8) | st.text(max_size=6), max_size=20))
+#: Python and Arrow know different versions of Unicode: characters that Python knows.
+KNOWN = st.characters(exclude_categories=("Cs", "Cn"))
+
+
+@given(
+    st.lists(st.text("ab1 ,-é0'’२½ü\u0301東", max_size=8) | st.text(KNOWN, max_size=6), max_size=20)
+)
 def test_few_values_have_the_signatures_of_many(values: list[str]) -> None:
     texts = pa.array([value.encode("utf-8", "replace").decode() for value in values], pa.string())
     few = signatures_of(texts, every=True)
