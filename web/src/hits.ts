@@ -68,7 +68,7 @@ export function rankedBy(hit: Hit, hits: Hit[]): string {
   );
   if (passed.length === 0) return "";
   if (hit.join === "any" && passed.every((other) => other.probability > hit.probability))
-    return `Ranked by how likely a person would make this join (${percent(hit.probability)}), not by joinability.`;
+    return `Ranked by the chance that a person would make this join (${percent(hit.probability)}), not by joinability alone.`;
   if (passed.every((other) => other.score >= hit.score))
     return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by joinability alone.`;
   if (hit.generic && !passed.some((other) => other.generic))
