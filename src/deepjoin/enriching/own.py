@@ -42,6 +42,7 @@ class OwnTable:
     @classmethod
     def read(cls, lake: EnrichableLake, given: object, target: str | None = None) -> OwnTable:
         """Read a frame, a file or a table of the lake into memory."""
+        shown = "the table"
         if isinstance(given, OwnTable):
             own = replace(given, target=target)
         elif isinstance(given, str | os.PathLike):
@@ -50,15 +51,14 @@ class OwnTable:
                 own = cls(read_typed(lake.index.origin(given).table()), given, target)
             else:
                 table = read_typed(file_table(path))
-                own = cls(table, lake.index.name_of(path), target)
+                own, shown = cls(table, lake.index.name_of(path), target), path.name
         else:
             read = frame_table(given)
             if not any(batch.schema.names for batch in read.open()):
                 raise DeepJoinError("The table has no columns; it must have at least one.")
             own = cls(read_typed(read), None, target)
         if target is not None and target not in own.table.column_names:
-            name = own.name or "the table"
-            raise unknown_name("column", str(target), name, own.table.column_names)
+            raise unknown_name("column", str(target), own.name or shown, own.table.column_names)
         return own
 
     @property

@@ -1,4 +1,4 @@
-"""Write an enriched table to a file."""
+"""Write a table that is in memory, such as an enriched one, to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing enriched tables."""
+"""Writing tables that are in memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deepjoin.enriching.output import write_table
 from deepjoin.errors import DeepJoinError
+from deepjoin.joining.table_file import write_table
 
 
 def test_csv_of_all_types_and_without_formulas(tmp_path: Path) -> None:
