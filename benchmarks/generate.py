@@ -37,7 +37,7 @@ _HEADS = 3000
 FAMILY = 16
 _FAMILIES_MIXED = 64
 _POSTINGS = 1 << 22
-#: Values in so many columns or more are shared by many; in this share of them, go anywhere.
+#: Values in at least this many columns are frequent; this share of their uses is placed anywhere.
 _MANY = 8
 _ANYWHERE = 1e-3
 _CONSONANTS = "bcdfghjklmnprstvwxyz"

@@ -286,7 +286,7 @@ class Fairness(Kind):
 
 
 class Flips(Kind):
-    """A flipped bit is told, or changes nothing: searches, a join, listing, `check`, `compact`."""
+    """A flipped bit is reported or changes nothing: searches, join, listing, `check`, `compact`."""
 
     weight = 0.5
 

@@ -112,7 +112,7 @@ def made_up_sets(chance: random.Random) -> Iterator[Task]:
         for pairs in (products, companies):
             gold = frozenset((" ".join(a.split()), " ".join(b.split())) for a, b in pairs)
             left, right = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
-            if pairs is companies:  # a name of two words with another trade is another company
+            if pairs is companies:  # the same name with a different trade is a different company
                 right += [f"{one.rsplit(' ', 1)[0]} {some(TRADES, 1, 1)}" for one in left[::3]]
             chance.shuffle(right)
             yield Task("", f"made up {number}", left, right, gold)
@@ -153,7 +153,7 @@ def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> 
     features, labels, weights = [], [], []
     for one in chosen:
         described, right = rows(one), one.labels
-        # Pairs that are easy to tell apart are many; a twentieth of them, with its weight.
+        # Most pairs are easy: keep a twentieth of them, with twenty times the weight.
         hard = right | (described[:, 0] > 0.5) | (described[:, 1] > 0.78)
         kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.05)
         base = one.weight * len(np.unique(one.found.left)) ** -0.6

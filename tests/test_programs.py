@@ -62,7 +62,7 @@ def test_a_step_gives_the_same_text_in_python_sql_and_pandas(
     cells: list[str], step: ProgramStep
 ) -> None:
     expected = [step(cell) for cell in cells]
-    # DuckDB takes other spaces away as well, unless it is told which.
+    # DuckDB trims other kinds of spaces too, unless the characters are given.
     assert in_sql(step, cells) == expected
     assert in_pandas(step, cells) == expected
 

@@ -33,8 +33,8 @@ Rows = Half | Float
 _SMALL, _GAP = 8 << 20, 4
 #: So few elements are read one by one: searches of a few values take half a millisecond.
 _FEW = 32
-#: Numbers made narrower at a time; and texts of so many bytes have narrow offsets, which Arrow
-#: takes as a copy.
+#: Numbers made narrower at a time; texts of up to _NARROW_TEXTS bytes get narrow offsets, which
+#: Arrow takes as a copy.
 _AT_ONCE, _NARROW_TEXTS = 1 << 20, 1 << 30
 _SHIFT = BLOCK.bit_length() - 1
 #: Bytes of a header as numpy pads it, so that it can be rewritten when the length is known.

@@ -29,11 +29,11 @@ beside the index; relations, searches and paths show and use them at once."""
 ARGUMENTS = (
     SOURCE,
     *(
-        Argument(f"--{option} CHILD PARENT", f"{says}; repeatable", join_end, [], action="append")
-        for option, says in (
-            ("accept", "this join means something"),
-            ("reject", "this join means nothing"),
-            ("forget", "take back what was said of this join"),
+        Argument(f"--{option} CHILD PARENT", f"{text}; repeatable", join_end, [], action="append")
+        for option, text in (
+            ("accept", "this join makes sense"),
+            ("reject", "this join makes no sense"),
+            ("forget", "remove the decision on this join"),
         )
     ),
     Argument("--import FILE", "add the decisions of a file", dest="import_file"),

@@ -107,10 +107,10 @@ def _table(found: Relations, options: argparse.Namespace) -> Iterator[str]:
     for start in range(0, len(found), _LINES):
         rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
         for one in found[start : start + _LINES]:
-            told = [one.evidence[w] for w in ("person", "name", "values") if w in one.evidence]
+            reasons = [one.evidence[w] for w in ("person", "name", "values") if w in one.evidence]
             orphans = f"{one.orphans:,}" if one.orphans else ""
             declared = {True: "yes", False: "no", None: ""}[one.declared]
-            cells = one.child, one.parent, one.cardinality, orphans, declared, "; ".join(told)
+            cells = one.child, one.parent, one.cardinality, orphans, declared, "; ".join(reasons)
             rows.append([f"{one.probability:.2f}", *map(printable, cells)])
         yield aligned(rows, screen) + "\n"
     if found.keys:

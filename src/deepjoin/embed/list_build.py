@@ -49,8 +49,8 @@ _LISTS_OF_ONE, _BRANCHES, _LEFT = 3, 4, 0.5
 _BLOCK = 1 << 16
 #: As many rows as stay in the processor's cache while they are changed.
 _IN_CACHE = 1 << 11
-#: Rows on their way to further lists are rounded to numbers so many times as large: few of their
-#: numbers are above one half.
+#: Rows assigned to further lists are multiplied by this and rounded to 8 bits: few of their numbers
+#: are above one half.
 _ROUGH = np.float32(254)
 #: Less than any product.
 _LEAST = np.iinfo(np.int32).min

@@ -359,7 +359,7 @@ def gaps_of_rows(rows: Int, starts: Int) -> tuple[npt.NDArray[np.uint16], Int]:
 
 
 def rows_of_gaps(gaps: npt.NDArray[np.uint16], sizes: Int) -> npt.NDArray[np.uint32]:
-    """Decode the gaps of lists, each of so many numbers, list after list."""
+    """Decode the gaps of lists of the given lengths, list after list."""
     # Sums over all lists may pass 32 bits; the differences are right again.
     rows: npt.NDArray[np.uint32] = np.cumsum(gaps, dtype=np.uint32)
     rows -= np.repeat(np.append(np.uint32(0), rows)[np.cumsum(sizes) - sizes], sizes)

@@ -53,7 +53,7 @@ _NUMERALS = {
 #: A numeral of one letter is one after a name: Otto I of Bavaria, but no middle initial.
 _LETTER_NUMERAL = re.compile(r"(?<=[^\W\d_] )[ivx](?=$|[,()\[\]:]| of | and )")
 _LETTER_NUMERALS = {"i": "1", "v": "5", "x": "10"}
-#: Words of which a thing has one at most: with another one, it is another thing.
+#: Words that exclude each other: two names with different ones mean different things.
 _OPPOSED = {
     form: (kind, member)
     for kind, members in enumerate(
@@ -76,7 +76,7 @@ _OPPOSED = {
     for member, forms in enumerate(members.split("|"))
     for form in forms.split()
 }
-#: Of these kinds, a word that only one value has says much as well.
+#: The first kinds, of which a word counts as well if only one of the two values has it.
 _MARKS = 2
 #: Leftover words compared with each other; a longer list is cut.
 _COMPARED = 8

@@ -205,9 +205,9 @@ class SimilarCells:
         self._found_all = np.zeros(len(query), bool)
 
     def look_up(self, cells: Int, probes: int | None) -> None:
-        """Find values near some cells, in so many lists for each if there are any.
+        """Find values near some cells in ``probes`` lists for each; None compares all values.
 
-        None misses none; ``forget`` comes before another look at the same cells.
+        Call ``forget`` before looking up the same cells again.
         """
         vectors, least = self._query.encode(cells), self._score.least
         near = self._cells.near(vectors, least, self._threads, probes)

@@ -44,10 +44,10 @@ from deepjoin.search.searcher import Searcher, Stopwatch
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
 
-#: Columns whose probability is estimated by what they promise, and the best of these, or so many
-#: times k, that are ranked by the values found so far.
+#: Candidates whose probability is estimated; of these, how many are ranked by the values found so
+#: far: at least _RANKED, and _TIMES times k.
 _WEIGHED, _RANKED, _TIMES = 2_000, 400, 8
-#: So many of these are measured at a time, or k, until the best stay the same; at most so many.
+#: Columns measured in a round (or k, if that is more), until the best stay the same, and in all.
 _ROUND, _MEASURED = 75, 600
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
@@ -62,7 +62,7 @@ _PAIRS = 1 << 29
 _ENCODED = 1 << 12
 #: Cells looked up at a time in lists, which are scanned for 64 together, and in all values.
 _BLOCK, _SCANNED = 1 << 6, 1 << 9
-#: Where fewer columns are found for a block of cells, so many lists are looked at for each.
+#: If a block of cells finds fewer columns than this, _MORE lists are scanned for each cell.
 _SPARSE, _MORE = 500, 48
 #: Names whose vectors are kept at most.
 _NAMES = 1 << 16
@@ -363,7 +363,7 @@ class SemanticSearch(Searcher):
             most = max(k, min(most, affordable))
         # They come roughly in the final order, so it is enough to go on while that finds better.
         every = most if k is None else max(_ROUND, k)
-        # The second round is measured with the first: so many are needed to see that it changes
+        # The second round is measured with the first: a second is needed to see that it changes
         # nothing, and what two rounds cost is mostly the same for both.
         done, until = 0, min(2 * every, most)
         scored: list[ColumnScores] = []

@@ -20,7 +20,7 @@ from deepjoin.store.values.index import ValueIndex
 NAME_WEIGHT = 0.06
 #: Scores are shown with this many digits; later ones depend on the order of additions.
 _SHOWN = 5
-#: Of a value's number, the most bits by which those that are not wanted are told apart.
+#: The most low bits of a value's number by which unwanted values are filtered out.
 _MARKED_BITS = 20
 #: The most pairs of a column and a cell that have a place each while the best are found.
 _COUNTED = 1 << 26
@@ -74,7 +74,7 @@ class CellMatches:
         wanted = pairs.values[order]
         sizes = index.sizes(columns)
         held = index.cell_values[ranges(index.column_offsets[columns], sizes)]
-        # The last bits tell of most values that they are not wanted.
+        # The low bits of their numbers rule out most values.
         bits = min(_MARKED_BITS, (8 * len(wanted)).bit_length())
         marks = np.zeros(1 << bits, bool)
         marks[wanted & (len(marks) - 1)] = True

@@ -90,9 +90,9 @@ def set_apart(
 ) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
     """Separate the hits that a person would hardly make a join of.
 
-    Unless the caller says what is unlikely, only where hits were ranked by probability and a name
-    was there to weigh. A list with room left is all there is, but for hits without a match; and
-    the first stays if most of the query matches.
+    Without a threshold from the caller, only hits ranked by probability, of queries with a name,
+    are separated. Of a list with room left only hits without a match are; and the first hit stays
+    if most of the query matches.
     """
     least = options.least
     if least == 0 or (least is None and (not is_weighed or options.threshold > 0)):

@@ -193,9 +193,9 @@ def _not_used(found: Mapping[str, Any]) -> str:
         f"{_text(one['reason'], _TITLE)}</li>"
         for one in found["rejected"][:_LINES]
     )
-    told = f"Joins and columns not used: {len(found['rejected']):,}"
+    summary = f"Joins and columns not used: {len(found['rejected']):,}"
     return (
-        f'<details class="dj-card"><summary>{told}</summary>'
+        f'<details class="dj-card"><summary>{summary}</summary>'
         f'<div class="dj-body"><ul>{lines}</ul></div></details>'
     )
 

@@ -79,7 +79,7 @@ class CellVectors:
     def near(
         self, queries: Float, floor: float, threads: int, probes: int | None
     ) -> CandidatePairs:
-        """Find the values near each query: in so many lists for each; None misses none."""
+        """Find the values near each query in ``probes`` lists; None compares all values."""
         if probes is None or self._lists is None:
             return self.vectors.near(queries, floor, threads)
         return self._lists.near(queries, floor, threads, probes)

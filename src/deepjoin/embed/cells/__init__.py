@@ -28,7 +28,7 @@ __all__ = [
 
 #: The logistic curve is this many units below its middle at the floor: a chance of .05.
 _STEEPNESS = 3.0
-#: A word of so many digits and characters is a code; a longer value is a text.
+#: Least digits and characters of a code; a value longer than this is a text.
 _CODE_DIGITS, _CODE_LENGTH, LONGEST_VALUE = 2, 5, 120
 
 
