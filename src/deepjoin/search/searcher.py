@@ -111,7 +111,7 @@ def set_apart(
 
 
 def _is_likely(hit: Hit) -> bool:
-    """Whether a hit is worth a place: one that covers little of either column has to be likelier."""
+    """Whether a hit is worth a place; one that covers little of both columns has to be likelier."""
     covers_much = max(hit.joinability, hit.reverse) >= _MOST
     return hit.probability >= (UNLIKELY if covers_much else 2 * UNLIKELY)
 
