@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in, key_name
 from deepjoin.enriching.row_order import RowOrders
-from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
+from deepjoin.joining.tables import joined_names
 from deepjoin.matching.names import split_key
 from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
