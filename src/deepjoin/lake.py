@@ -701,7 +701,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.enriching.enrich import enrich
 
-        chosen = settings or EnrichSettings()
+        chosen = EnrichSettings() if settings is None else settings
         return enrich(self, table, target, depth, chosen, progress or no_progress)
 
     def relations(self, *, least: float = 0.5, across: bool = False) -> Relations:
