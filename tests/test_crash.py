@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def telling(steps: list[str], count: int) -> list[int]:
-    """Choose steps: after each rename that readers see, before the last, the end, and some others."""
+    """Choose steps: after each rename that readers see, before the last, the end, and others."""
     renames = [number for number, name in enumerate(steps, 1) if name == "os.rename"]
     around = {*(number + 1 for number in renames), renames[-1], len(steps) + 1}
     others = sorted(set(range(1, len(steps) + 1)) - around)
