@@ -169,7 +169,10 @@ class BlockGuard:
         pages, count = self._pages, len(self.seen)
         if self.left == count:
             # The first block says what the others hold. Small files are read whole anyway.
-            blocks = np.arange(count) if len(pages) <= _SMALL else np.union1d(0, blocks)
+            if len(pages) <= _SMALL:
+                blocks = np.arange(count)
+            elif blocks[0] > 0:  # they are in ascending order
+                blocks = np.append(0, blocks)
         sums = self._checksums.of(self._name, len(pages))
         if sums is None:
             self._mark(slice(None))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from time import perf_counter
 from typing import Any
 
@@ -127,7 +128,9 @@ def enrich(
 ) -> Enrichment:
     """Enrich a table; see `Lake.enrich`."""
     started = perf_counter()
-    if depth not in range(1, _DEEPEST + 1):
+    if not isinstance(settings, EnrichSettings):
+        raise DeepJoinError(f"`settings` is {settings!r}; it must be an EnrichSettings.")
+    if not isinstance(depth, Integral) or depth is True or not 1 <= depth <= _DEEPEST:
         raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
     own.check_keys(settings)

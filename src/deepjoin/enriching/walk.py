@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Timer
+from threading import TIMEOUT_MAX, Timer
 from time import perf_counter
 
 import pyarrow as pa
@@ -244,7 +244,7 @@ def _limited(until: float) -> Iterator[None]:
     if left <= 0:
         raise _OutOfTimeError
     outer, signal = stop_signal(), StopSignal()
-    timer = Timer(left, signal.stop)
+    timer = Timer(min(left, TIMEOUT_MAX), signal.stop)
     timer.daemon = True
     timer.start()
     try:

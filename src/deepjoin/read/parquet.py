@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import REPAIRED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.sql import literal
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # The most rows and bytes of a batch: rows may be wide.
 _ROWS = 65_536
@@ -40,6 +43,8 @@ def read_parquet(path: Path) -> Reading:
 
 
 def _open(path: Path) -> pq.ParquetFile:
+    import pyarrow.parquet as pq  # searches of other tables do without it
+
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
@@ -68,6 +73,8 @@ def rows_at_once(path: Path, metadata: pq.FileMetaData) -> int:
         ]
         if not risky:
             continue
+        import pyarrow.parquet as pq
+
         with pq.ParquetFile(path, read_dictionary=risky) as file:
             first = next(file.iter_batches(1, row_groups=[number], columns=risky), None)
         for cells in first.columns if first is not None else ():

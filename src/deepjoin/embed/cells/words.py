@@ -6,7 +6,7 @@ also takes part of the known word one edit away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from threading import Lock
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import Float, Hashes, Int, Marks
 from deepjoin.embed.cells.tokens import Bags
+from deepjoin.lazy import cached_property
 
 #: Words shorter than this are not corrected: too many of their neighbours are words themselves.
 SHORTEST = 6
@@ -204,10 +205,17 @@ class Speller:
         """Return the known words that begin with a letter: their numbers, and their index."""
         with self._making:
             if letter not in self._by_letter:
-                some = [at for at, word in enumerate(self.words) if word.startswith(letter)]
+                some = self._numbers_by_letter.get(letter, [])
                 numbers = np.append(np.array(some, np.int64), -1)  # -1 stays -1
                 self._by_letter[letter] = numbers, _Misspellings([self.words[at] for at in some])
             return self._by_letter[letter]
+
+    @cached_property
+    def _numbers_by_letter(self) -> Mapping[str, Sequence[int]]:
+        numbers: dict[str, list[int]] = {}
+        for at, word in enumerate(self.words):
+            numbers.setdefault(word[:1], []).append(at)
+        return numbers
 
 
 class _Misspellings:
