@@ -406,7 +406,7 @@ def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
     from deepjoin.lab.training.columns import TrainingColumns
     from deepjoin.lab.training.mlp import column_means
     from deepjoin.lab.training.prepare import value_vectors
-    from deepjoin.normalise.distinct import distinct_cells
+    from deepjoin.normalise.cells import distinct_cells
 
     cells = load_cell_encoder("default")
     columns = TrainingColumns.of(COLUMNS, range(len(COLUMNS)))

@@ -22,7 +22,7 @@ from deepjoin.joining.facts import NearMiss
 from deepjoin.matching.joinability import ONE
 from deepjoin.matching.values import SemanticMatching
 from deepjoin.normalise.canonical import canonical
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from tests.support.join_tables import (
     HOSTILE,
     Cell,

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import HEADER, Array, Int, Strings, array_header, load_array, load_strings
-from deepjoin.normalise.canonical import CellType, canonical_array
-from deepjoin.normalise.hashing import hash_array
+from deepjoin.normalise.canonical import CellType, canonical_array, hash_array
 from deepjoin.settings import Settings
 from deepjoin.store.catalog import ColumnEntry, TableEntry
 from deepjoin.store.ledger import LEDGER, entries_of, read_ledger

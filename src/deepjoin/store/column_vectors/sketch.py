@@ -27,8 +27,8 @@ from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.progress import Progress, no_progress
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment

@@ -24,7 +24,7 @@ from deepjoin.arrays import (
     ranges,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
 from deepjoin.store.values.postings import Postings
 from deepjoin.store.values.spellings import spelled_as, stored_spellings
 
