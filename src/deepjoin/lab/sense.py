@@ -61,7 +61,7 @@ _ACROSS = 3000
 _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
-#: Hits of a foreign key's column that are learned from. A key is searched deeper, since its children
+#: Hits of a foreign key's column that are learned from. A key is searched deeper: its children
 #: may hold little of it; of the hits after the first, every so many is taken.
 _DEEP, _DEEPER, _SOME = 150, 1000, 20
 #: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
@@ -410,7 +410,12 @@ def foreign_key_queries(
         parents = {str(parent.column_id): (parent, group) for _, parent, group in ends}
         return [KnownQuery(one, children[name], group) for name, (one, group) in parents.items()]
     return [
-        KnownQuery(child, {str(parent.column_id)}, group, frozenset(children[str(parent.column_id)] - {str(child.column_id)}))
+        KnownQuery(
+            child,
+            {str(parent.column_id)},
+            group,
+            frozenset(children[str(parent.column_id)] - {str(child.column_id)}),
+        )
         for child, parent, group in ends
     ]
 
