@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
@@ -350,7 +350,8 @@ def _is_number(
     given: object, kind: type[Integral] | type[Real], least: float, most: float = float("inf")
 ) -> bool:
     """Check for a number in a range; True and False are none."""
-    return isinstance(given, kind) and not isinstance(given, bool) and least <= given <= most
+    is_right = isinstance(given, kind) and not isinstance(given, bool)
+    return is_right and least <= cast(float, given) <= most
 
 
 def fields_of(kind: type, given: object) -> dict[str, Any]:
