@@ -36,6 +36,8 @@ LARGEST_SIGNED = 64
 _ROWS, _SUMS = 1 << 14, 1 << 19
 #: Fewer products than this take less time than starting threads.
 _THREADED = 1 << 22
+#: How many standard deviations of a product may be lost where pairs may be missed.
+_DEVIATIONS = 4
 #: More than any sum, and exact as a floating-point number.
 _NEVER = 1 << 30
 
@@ -87,8 +89,11 @@ class CandidatePairs:
 class Scan:
     """One pass of some queries, rotated as the rows are; the pairs name rows as values."""
 
-    def __init__(self, turned: Float, floor: float, threads: int) -> None:
+    def __init__(self, turned: Float, floor: float, threads: int, proven: bool = True) -> None:
         self._turned, self._floor, self._threads = turned, floor - SLACK, threads
+        # A product is off by its whole error only if what was lost points to the query. After the
+        # rotation it points anywhere, so it is off by four times this once in 30,000 pairs.
+        self._share = 1.0 if proven else min(1.0, _DEVIATIONS / turned.shape[1] ** 0.5)
         # One thread for each product, since `run` gives each block its thread: comparing sums with
         # their thresholds takes as long as the products, and must run in parallel as well.
         self._multiply = multiplier(1)
@@ -127,7 +132,8 @@ class Scan:
     def _block(self, rows: VectorRows, here: slice, chosen: Int | None) -> CandidatePairs:
         rough = rows.rough(here if chosen is None else chosen)
         # The smallest sum of each row that can still mean a cosine at the floor.
-        bound = (self._floor - self._error) - (1 + self._error) * rough.errors
+        lost = self._share * (self._error + (1 + self._error) * rough.errors)
+        bound = self._floor - lost
         with np.errstate(divide="ignore"):
             sums = np.floor(bound / (rough.scales * np.float32(self._step)))
         least = np.where(rough.scales > 0, np.clip(sums, -_NEVER, _NEVER), _NEVER)
@@ -142,7 +148,7 @@ class Scan:
             signed = full.codes.astype(np.float32) - ZERO_POINT
             found = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
             similarities[some], lost[some] = found * full.scales, full.errors
-        kept = similarities + lost >= self._floor
+        kept = similarities + self._share * lost >= self._floor
         return CandidatePairs(cells[kept], places[kept], similarities[kept], lost[kept])
 
     def _sums(self, rough: Rough) -> Int32:

@@ -286,12 +286,16 @@ class ValueVectors:
         return there, rotated(vectors[there], self.rotation)
 
     def found(
-        self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int
-    ) -> CandidatePairs:
-        """Scan all rows, or some; the pairs have the numbers of cells and values."""
+        self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int,
+        proven: bool = True,
+    ) -> CandidatePairs:  # fmt: skip
+        """Scan all rows, or some; the pairs have the numbers of cells and values.
+
+        If not ``proven``, a pair is missed now and then.
+        """
         if len(cells) == 0 or len(self if rows is None else rows) == 0:
             return CandidatePairs.none()
-        found = Scan(turned, floor, threads).run(self.stored, rows)
+        found = Scan(turned, floor, threads, proven).run(self.stored, rows)
         return CandidatePairs(
             cells[found.cells], self.values_of(found.values), found.similarities, found.errors
         )
@@ -374,7 +378,8 @@ class ValueLists:
             cells, some = there[start : start + _CELLS], turned[start : start + _CELLS]
             likeness = Scan(some, floor, threads).products(self._middles)
             rows = self.members(_nearest(likeness, probes))
-            found.append(_best(self.vectors.found(cells, some, floor, rows, threads), most))
+            near = self.vectors.found(cells, some, floor, rows, threads, proven=False)
+            found.append(_best(near, most))
         return CandidatePairs.concatenate(found)
 
     def members(self, lists: Int) -> Int:
