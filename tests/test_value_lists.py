@@ -16,15 +16,18 @@ from deepjoin import DeepJoinError
 from deepjoin.arrays import Float, Int32
 from deepjoin.embed import value_vectors as lists
 from deepjoin.embed.list_build import ListTree, write_value_lists
-from deepjoin.embed.scan import LARGEST_SIGNED, SLACK, ZERO_POINT, CandidatePairs
+from deepjoin.embed.packed import ZERO_POINT
+from deepjoin.embed.scan import LARGEST_SIGNED, SLACK, CandidatePairs
 from deepjoin.embed.value_vectors import (
     FILES,
     LIST_FILES,
+    OLD_FILES,
     OLD_ROWS,
     ORDER_FILES,
     ValueLists,
     ValueVectors,
     gaps_of_rows,
+    quantised,
     rows_of_gaps,
     write_vectors,
 )
@@ -48,6 +51,16 @@ def stored(folder: Path, rows: Float) -> ValueVectors:
     folder.mkdir(exist_ok=True)
     write_vectors(folder, [rows], rows.shape[1])
     return ValueVectors.open(folder)
+
+
+def write_eight_bits(folder: Path, rows: Float) -> None:
+    """Write vectors as the first versions did, over those there, whose order stays."""
+    vectors = ValueVectors.open(folder)
+    eight = quantised(rows[np.load(folder / ORDER_FILES[0])], vectors.rotation)
+    for name in FILES[:-1]:
+        (folder / name).unlink()
+    for name, array in zip(OLD_FILES, (eight.codes.ravel(), *eight[1:]), strict=False):
+        np.save(folder / name, array)
 
 
 def as_set(pairs: CandidatePairs) -> set[tuple[int, int]]:
@@ -78,9 +91,9 @@ def made(rows: Float, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_row_is_in_the_list_of_the_nearest_leaf(rows: Float, tmp_path: Path) -> None:
     vectors = stored(tmp_path, rows[:700])
-    there = np.flatnonzero(vectors.stored.scales[:] > 0)
+    there = np.arange(len(vectors))
     tree = ListTree.trained(vectors.stored, there)
-    codes = vectors.stored.codes[there]
+    codes = vectors.stored.take(there).codes
     # Few rows have few branches, so all leaves are compared.
     step = np.abs(tree.leaves).max() / LARGEST_SIGNED
     products = (codes.astype(int) - ZERO_POINT) @ np.rint(tree.leaves / step).astype(int).T
@@ -190,7 +203,7 @@ def test_many_cells_are_answered_some_at_a_time(
     rows: Float, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "_CELLS", 7)
-    queries = rows[:30]
+    queries = rows[1:31]  # which all have vectors, so the same cells share their lists
     near = ValueLists(made).near(queries, 0.6)
     alone = [ValueLists(made).near(queries[i : i + 7], 0.6) for i in range(0, 30, 7)]
     parts = [as_set(replace(a, cells=a.cells + 7 * i)) for i, a in enumerate(alone)]
@@ -249,12 +262,24 @@ def test_lists_of_earlier_versions_are_read(rows: Float, made: Path, tmp_path: P
     members = rows_of_gaps(gaps, np.diff(offsets))
     np.save(tmp_path / OLD_ROWS, members.astype(np.int32))
     (tmp_path / "list_gaps.npy").unlink()
-    for name in ("vector_scales.npy", "vector_errors.npy"):
-        np.save(tmp_path / name, np.load(made / name).astype(np.float32))
-    one, other = (ValueLists(folder).near(rows[1:9], 0.4) for folder in (made, tmp_path))
-    assert as_set(one) == as_set(other)
-    assert write_value_lists(tmp_path, ValueVectors.open(tmp_path)) == len(ValueLists(made))
+    write_eight_bits(tmp_path, rows)
+    vectors = ValueVectors.open(tmp_path)
+    assert vectors.is_outdated
+    one, other = (ValueLists(folder).near(rows[1:9], 0.4, probes=9) for folder in (made, tmp_path))
+    for near in (one, other):
+        cosines = rows[1:9].astype(np.float64)[near.cells] * rows.astype(np.float64)[near.values]
+        assert (np.abs(cosines.sum(axis=1) - near.similarities) <= near.errors + SLACK).all()
+    # Fewer bits, more pairs that may reach the floor.
+    assert as_set(other) <= as_set(one)
+    assert write_value_lists(tmp_path, vectors) > 40
     assert not (tmp_path / OLD_ROWS).exists()
+    again = ValueVectors.open(tmp_path)
+    assert not again.is_outdated
+    assert set(contents(tmp_path)) == set(contents(made))
+    exact = as_set(again.near(rows[1:9], 0.4))
+    assert exact >= as_set(other)
+    every = ValueLists(tmp_path).near(rows[1:9], 0.4, probes=1_000, most=10_000)
+    assert as_set(every) == exact
 
 
 def test_missing_lists_are_said_to_be_missing(tmp_path: Path) -> None:

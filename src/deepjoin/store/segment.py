@@ -114,6 +114,12 @@ class Segment:
         return KeyColumns(stored)
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether an earlier version wrote it, in more bytes."""
+        cells = self.cells
+        return self.values.is_outdated or (cells is not None and cells.vectors.is_outdated)
+
+    @property
     def live_tables(self) -> list[int]:
         """The numbers of the tables that are still part of the lake."""
         return [n for n in range(len(self.catalog.table_names)) if n not in self.removed]
