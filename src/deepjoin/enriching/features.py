@@ -272,6 +272,8 @@ class Scorer:
             wins += own > others.max()
             often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
+            if wins.max() + _ROUNDS - 1 - number < _WINS:
+                break  # no column can be proven any more
         every = np.zeros(len(new))
         if (wins >= _WINS).any():
             every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
