@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, Protocol, cast, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -215,6 +215,10 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             places += self._step - 1
             self.guard.blocks(places >> _SHIFT)
 
+    def part(self, start: int, stop: int) -> StoredArray:
+        """Return some of the elements, which are verified when they are read."""
+        return StoredArray(self.mapped[start:stop], self.guard, self._start + start * self._step)
+
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Any:
         """Copy some elements or rows."""
         if self.guard.left:
@@ -261,6 +265,17 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
 
+@runtime_checkable
+class Settles(Protocol):
+    """Holds mapped files as `Strings` do: verifies them, and expects them to be looked up."""
+
+    def settle(self, whole: bool) -> None:
+        """Stop verifying files that are verified; ``whole`` verifies them."""
+
+    def expect_lookups(self) -> None:
+        """Expect elements far apart to be read."""
+
+
 def settle(holder: object, whole: bool = False) -> None:
     """Replace the arrays of an object that are verified by plain ones, which are faster.
 
@@ -279,7 +294,7 @@ def settled(one: Any, whole: bool) -> Any:
             if pages is not None and pages.ahead is not None:
                 pages.ahead[:], pages.is_there = True, True
         return one if one.guard.left else one.mapped
-    if isinstance(one, Strings):
+    if isinstance(one, Settles):
         one.settle(whole)
     elif isinstance(one, tuple) and any(isinstance(part, StoredArray) for part in one):
         parts = [settled(part, whole) for part in one]

@@ -16,8 +16,11 @@ from deepjoin import Lake
 from deepjoin.checking.check import Check
 from deepjoin.checking.vector_contents import ERROR, HALF
 from deepjoin.embed.scan import SLACK
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.manifest import sealed_json
 from deepjoin.store.storage import seal
+from deepjoin.store.values.index import PACKED
+from deepjoin.store.values.signatures import SIGNATURE_FILES
 
 
 def files_of(index: Path) -> dict[str, bytes]:
@@ -40,6 +43,18 @@ def sign(index: Path) -> None:
             segment["files"] = {name: segment["files"][name] for name in there}
 
     changed_manifest(index, signed)
+
+
+def edit_numbers(path: Path, change: Callable[[Any], object]) -> None:
+    """Change an array, packed or not, and write it as it was."""
+    more = PACKED.get(path.stem, 0)
+    may_be_packed = path.stem in {*PACKED, *SIGNATURE_FILES}
+    stored = load_numbers(path, more) if may_be_packed else np.load(path)
+    array = np.array(stored)
+    change(array)
+    np.save(path, array)
+    if isinstance(stored, PackedArray):
+        pack(path, more)
 
 
 def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
