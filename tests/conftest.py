@@ -56,15 +56,22 @@ os.fsync = lambda _: None
 
 MakeLake = Callable[..., Lake]
 
-#: Test modules that import an optional package, left out where it is not installed.
+#: Test modules that need an optional package, left out where it is not installed. It is looked for,
+#: not imported: every worker of xdist collects all tests, and these packages take seconds.
 _NEEDS = {
-    "playwright": "test_page*.py",
-    "schemathesis": "test_server_openapi.py",
-    "onnx": "test_semantic.py",
-    "ray": "test_ray.py",
-    "torch": "test_train*.py",
+    "playwright": ("test_page*.py",),
+    "schemathesis": ("test_server_openapi.py",),
+    "onnx": ("test_semantic.py", "test_restore.py"),
+    "ray": ("test_ray.py",),
+    "torch": ("test_train*.py", "test_device.py", "test_gpu.py"),
+    "sentence_transformers": ("test_device.py", "test_gpu.py", "test_restore.py"),
 }
-collect_ignore_glob = [modules for package, modules in _NEEDS.items() if find_spec(package) is None]
+collect_ignore_glob = [
+    pattern
+    for package, modules in _NEEDS.items()
+    if find_spec(package) is None
+    for pattern in modules
+]
 #: Tests that use these fixtures start what `make quick` goes without.
 _MARKS = {
     "browser": "page",

@@ -15,8 +15,7 @@ from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lab.encoders.averages import mean_vectors
-from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, load_mlp, write_mlp
+from deepjoin.lab.encoders.averages import MlpEncoder, Tower, load_mlp, mean_vectors, write_mlp
 from deepjoin.lab.encoders.sherlock import load_sherlock
 from deepjoin.lab.encoders.tabert import RowLayout, TabertEncoder, TabertRow, load_tabert
 from deepjoin.lab.encoders.turl import TurlEncoder, load_turl
@@ -406,7 +405,7 @@ def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
     from deepjoin.embed.cells import load_cell_encoder
     from deepjoin.lab.training.columns import TrainingColumns
     from deepjoin.lab.training.mlp import column_means
-    from deepjoin.lab.training.near import value_vectors
+    from deepjoin.lab.training.prepare import value_vectors
     from deepjoin.normalise.distinct import distinct_cells
 
     cells = load_cell_encoder("default")

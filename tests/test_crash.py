@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def telling(steps: list[str], count: int) -> list[int]:
-    """Choose steps: those after each rename, before the last, the end, and some others."""
+    """Choose steps: after each rename that readers see, before the last, the end, and others."""
     renames = [number for number, name in enumerate(steps, 1) if name == "os.rename"]
     around = {*(number + 1 for number in renames), renames[-1], len(steps) + 1}
     others = sorted(set(range(1, len(steps) + 1)) - around)
@@ -55,7 +55,7 @@ def telling(steps: list[str], count: int) -> list[int]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_killed_at_a_step(place: Path, operation: str) -> None:
     trial = Trial(operation, place)
-    for step in telling(trial.steps(), 1):
+    for step in telling(trial.steps(), 3):
         trial.killed_at(step)
     if trial.before != trial.after:
         assert {"before", "after"} <= {outcome.split(",")[0] for outcome in trial.outcomes}

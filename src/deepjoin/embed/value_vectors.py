@@ -422,7 +422,7 @@ def _nearest(likeness: Int32, probes: int) -> Int:
     """Return the lists nearest to the queries, the columns: ``probes`` of each, and ties."""
     if probes * _GROUP < len(likeness):
         starts = np.arange(0, len(likeness), _GROUP)
-        best = np.maximum.reduceat(likeness, starts, axis=0)
+        best = _group_best(likeness)
         # As many groups reach the bound as lists are wanted, so at least as many lists do.
         bound = np.partition(best, -probes, axis=0)[-probes]
         groups, cells = np.divmod(np.flatnonzero(best >= bound), likeness.shape[1])
@@ -441,6 +441,19 @@ def _nearest(likeness: Int32, probes: int) -> Int:
     bound[cells[last]] = found[last]
     nearest: Int = distinct(lists[found >= bound[cells]])
     return nearest
+
+
+def _group_best(likeness: Int32) -> Int32:
+    """Return the largest number of each column in each group of rows."""
+    # Half of each group against the other half: ``reduceat`` takes five times as long.
+    count, columns = likeness.shape
+    whole = count - count % _GROUP
+    best = likeness[:whole].reshape(-1, _GROUP * columns)
+    while best.shape[1] > columns:
+        half = best.shape[1] // 2
+        best = np.maximum(best[:, :half], best[:, half:])
+    rest = [likeness[whole:].max(axis=0, keepdims=True)] if whole < count else []
+    return np.concatenate([best, *rest])
 
 
 def _best(pairs: CandidatePairs, most: int) -> CandidatePairs:

@@ -10,7 +10,6 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from deepjoin.embed.columns.loading import split_kind
@@ -105,6 +104,8 @@ METHODS: dict[str, Method] = {
 @cache
 def _further_methods() -> Mapping[str, Method]:
     """Read the methods of the lab and of other packages; the product's names stay its own."""
+    from importlib.metadata import entry_points
+
     found: dict[str, Method] = {}
     for point in entry_points(group=ENTRY_POINTS):
         found |= point.load()

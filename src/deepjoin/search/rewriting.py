@@ -14,7 +14,6 @@ import numpy as np
 
 from deepjoin.arrays import Double, Int, Int32, Marks, distinct, find_sorted
 from deepjoin.embed.cells.tokens import text_array
-from deepjoin.matching.programs import find_programs
 from deepjoin.matching.similar import postings_of
 from deepjoin.model import SemanticEvidence
 from deepjoin.progress import check_stop
@@ -142,6 +141,8 @@ def _distinct_pairs(first: Int | Int32, second: Int | Int32) -> Int:
 
 def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMatch | None:
     """Look for programs between the query and a column, and measure what they match."""
+    from deepjoin.matching.programs import find_programs  # most queries have nothing to look at
+
     segment, column = proposed.segment, proposed.column
     index = segment.values
     start, stop = index.cells_of(column)
@@ -162,7 +163,7 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
         return None
     cells = np.concatenate([one.left for one in found])
     places = np.concatenate([one.right for one in found])
-    reverse = len(np.unique(values[places])) + int(is_equal.sum())
+    reverse = len(distinct(values[places])) + int(is_equal.sum())
     # Of several partners, the first is shown.
     cells, first = np.unique(cells, return_index=True)
     matched = np.concatenate([np.flatnonzero(is_equal), cells])

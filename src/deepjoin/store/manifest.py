@@ -33,6 +33,8 @@ PRODUCT = INDEX_PRODUCT
 #: The end of JSON with a checksum.
 _TAIL, _NO_DIGEST = ',\n "checksum": "%s"\n}', "0" * 16
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
 #: Size and checksum of each file of a segment.
 Files = dict[str, tuple[int, str]]
 #: Where tables are, without secrets: a kind, and what the source of that kind needs to be reopened.
@@ -107,6 +109,15 @@ _BESIDE = (
 )
 #: What it holds, apart from that.
 _OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new")
+
+
+def is_remote(path: object) -> bool:
+    """Tell whether an index is given by URL.
+
+    >>> is_remote("s3://bucket/index"), is_remote("data/index")
+    (True, False)
+    """
+    return isinstance(path, str) and _URL.match(path) is not None
 
 
 def is_index(folder: Path) -> bool:
