@@ -7,10 +7,11 @@ import math
 import mmap
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, cast, overload, runtime_checkable
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,22 @@ _DTYPES = {
     np.dtype(kind).str.encode(): np.dtype(kind)
     for kind in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "?")
 }
+
+
+class MappedFiles(ABC):
+    """Reads what it is asked for from mapped files."""
+
+    @abstractmethod
+    def expect_lookups(self) -> None:
+        """Expect elements far apart to be read."""
+
+    @abstractmethod
+    def prefetch(self, numbers: Any) -> None:
+        """Start reading some elements that will be needed soon."""
+
+    @abstractmethod
+    def settle(self, whole: bool) -> None:
+        """Stop verifying files if all is verified; ``whole`` verifies it."""
 
 
 class ArrayWriter:
@@ -265,17 +282,6 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
 
-@runtime_checkable
-class Settles(Protocol):
-    """Holds mapped files as `Strings` do: verifies them, and expects them to be looked up."""
-
-    def settle(self, whole: bool) -> None:
-        """Stop verifying files that are verified; ``whole`` verifies them."""
-
-    def expect_lookups(self) -> None:
-        """Expect elements far apart to be read."""
-
-
 def settle(holder: object, whole: bool = False) -> None:
     """Replace the arrays of an object that are verified by plain ones, which are faster.
 
@@ -294,7 +300,7 @@ def settled(one: Any, whole: bool) -> Any:
             if pages is not None and pages.ahead is not None:
                 pages.ahead[:], pages.is_there = True, True
         return one if one.guard.left else one.mapped
-    if isinstance(one, Settles):
+    if isinstance(one, MappedFiles):
         one.settle(whole)
     elif isinstance(one, tuple) and any(isinstance(part, StoredArray) for part in one):
         parts = [settled(part, whole) for part in one]
@@ -340,6 +346,9 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
 
     Does something only where lookups are expected, and once for each page.
     """
+    if isinstance(array, MappedFiles):
+        array.prefetch(starts)
+        return
     pages = _pages(array)
     if pages is None or pages.ahead is None or pages.is_there:
         return
@@ -435,7 +444,7 @@ def find_sorted(keys: Array, wanted: Array) -> Int:
     return np.where(keys[at] == wanted, at, -1)
 
 
-class Strings(Sequence[str]):
+class Strings(Sequence[str], MappedFiles):
     """An immutable list of strings: one byte array and where each string starts."""
 
     def __init__(self, offsets: Array, data: Array) -> None:

@@ -18,6 +18,7 @@ from deepjoin.arrays import (
     Array,
     ArrayWriter,
     Int,
+    MappedFiles,
     StoredArray,
     expect_lookups,
     load_array,
@@ -38,7 +39,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(63)
 
 
-class PackedArray:
+class PackedArray(MappedFiles):
     """A file of packed numbers below 2**32, mapped; it reads like an array of 32 bits.
 
     ``less`` is taken from every number, modulo 2**32: so one that means nothing, with all its bits
@@ -119,9 +120,9 @@ class PackedArray:
         """Expect numbers far apart to be read."""
         expect_lookups(self._words)
 
-    def prefetch(self, places: npt.ArrayLike) -> None:
+    def prefetch(self, numbers: Any) -> None:
         """Start reading the blocks of some numbers that will be needed soon."""
-        at = (np.atleast_1d(np.asarray(places, np.int64)) >> _SHIFT) + _HEAD
+        at = (np.atleast_1d(np.asarray(numbers, np.int64)) >> _SHIFT) + _HEAD
         prefetch(self._words, at, 2)
         starts, ends = ((self._words[one] & _LOW).astype(np.int64) for one in (at, at + 1))
         prefetch(self._words, starts, ends - starts + 1)
@@ -150,6 +151,8 @@ def _fits(words: Any) -> bool:
 def is_packed(path: Path) -> bool:
     """Tell whether packed numbers are as `pack` writes them, bit for bit."""
     words = np.asarray(load_array(path))
+    if len(words) < _HEAD or int(words[0]) != _MARK or not _fits(words):
+        return False
     end = _HEAD + -(-int(words[1]) // _SIZE)
     blocks, bits = words[_HEAD : end + 1], words[end + 1 :]
     starts = (blocks & _LOW).astype(np.int64)

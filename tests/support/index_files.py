@@ -16,6 +16,7 @@ from deepjoin import Lake
 from deepjoin.checking.check import Check
 from deepjoin.checking.vector_contents import ERROR, HALF
 from deepjoin.embed.scan import SLACK
+from deepjoin.embed.value_vectors import NO_ROW, ORDER_FILES
 from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.manifest import sealed_json
 from deepjoin.store.storage import seal
@@ -47,12 +48,12 @@ def sign(index: Path) -> None:
 
 def edit_numbers(path: Path, change: Callable[[Any], object]) -> None:
     """Change an array, packed or not, and write it as it was."""
-    more = PACKED.get(path.stem, 0)
-    may_be_packed = path.stem in {*PACKED, *SIGNATURE_FILES}
+    more = PACKED.get(path.stem, NO_ROW if path.name in ORDER_FILES else 0)
+    may_be_packed = path.name in ORDER_FILES or path.stem in {*PACKED, *SIGNATURE_FILES}
     stored = load_numbers(path, more) if may_be_packed else np.load(path)
     array = np.array(stored)
-    change(array)
-    np.save(path, array)
+    changed = change(array)
+    np.save(path, array if changed is None else changed)
     if isinstance(stored, PackedArray):
         pack(path, more)
 

@@ -69,7 +69,10 @@ _KINDS: dict[str, npt.DTypeLike] = {
 }
 #: What is stored with as few bytes as its largest number needs; counts and first rows only by
 #: format 3.
-_NARROW = {*(f"{name}.offsets" for name in _TEXTS), "posting_offsets", "cell_counts", "cell_rows"}
+_NARROW = {
+    *(f"{name}.offsets" for name in _TEXTS),
+    *("posting_offsets", "posting_columns", "cell_counts", "cell_rows"),
+}
 _NARROWER = (np.uint8, np.uint16, np.uint32)
 #: What may be packed, and how much larger each number is stored.
 _PACKED = {**PACKED, **dict.fromkeys(SIGNATURE_FILES, 0)}

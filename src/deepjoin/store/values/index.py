@@ -103,13 +103,13 @@ class ValueIndex:
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
         start, stop = self.posting_offsets[value], self.posting_offsets[value + 1]
-        return np.asarray(self.posting_columns[start:stop])
+        return np.asarray(self.posting_columns[start:stop], np.int32)
 
     def holders(self, values: Int, frequency: Int) -> Int32:
         """Return the columns that hold each value, one value after the other."""
         starts = np.asarray(self.posting_offsets[values], np.int64)
         prefetch(self.posting_columns, starts, frequency)
-        return np.asarray(self.posting_columns[ranges(starts, frequency)])
+        return np.asarray(self.posting_columns[ranges(starts, frequency)], np.int32)
 
     def sizes(self, columns: Integers) -> Int:
         """Return the number of distinct values of each of these columns."""
@@ -202,6 +202,7 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
-        narrow(self._folder / "posting_offsets.npy")
+        for name in ("posting_offsets", "posting_columns"):
+            narrow(self._folder / f"{name}.npy")
         for name, more in PACKED.items():
             pack(self._folder / f"{name}.npy", more)
