@@ -31,7 +31,15 @@ from deepjoin.embed.vector_build import (
     index_rows,
 )
 from tests.support.histories import merging
-from tests.support.index_files import changed_manifest, damages, files_of, is_slight, only, sign
+from tests.support.index_files import (
+    changed_manifest,
+    damages,
+    edit_numbers,
+    files_of,
+    is_slight,
+    only,
+    sign,
+)
 from tests.support.vector_files import build_vectors, save_rows
 
 #: How often values once were in other columns: what is encoded from now on weighs them by it.
@@ -111,9 +119,7 @@ def test_matrices_have_their_width_in_the_header(tmp_path: Path) -> None:
 
 def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
     def edit(segment: Path) -> None:
-        array = np.load(segment / name)
-        changed = change(array)
-        np.save(segment / name, array if changed is None else changed)
+        edit_numbers(segment / name, change)
 
     return edit
 
@@ -357,7 +363,7 @@ def test_what_cannot_be_opened_is_built_again(index: Path) -> None:
 
 LISTS: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "order": ("vector_values.npy", swap, "vector_values.npy and vector_rows.npy contradict"),
-    "range": ("vector_rows.npy", put(-2), "vector_rows.npy has numbers"),
+    "range": ("vector_rows.npy", put(1 << 31), "vector_rows.npy has numbers"),
     "starts": ("list_offsets.npy", put(-1), "list_offsets.npy does not divide list_gaps.npy"),
     "members": ("list_gaps.npy", put(60_000), "list_gaps.npy has numbers"),
     "sorted": ("list_gaps.npy", lambda a: a * 0, "list_gaps.npy is not in order"),

@@ -16,8 +16,12 @@ from deepjoin import Lake
 from deepjoin.checking.check import Check
 from deepjoin.checking.vector_contents import ERROR, HALF
 from deepjoin.embed.scan import SLACK
+from deepjoin.embed.value_vectors import NO_ROW, ORDER_FILES
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.manifest import sealed_json
 from deepjoin.store.storage import seal
+from deepjoin.store.values.index import PACKED
+from deepjoin.store.values.signatures import SIGNATURE_FILES
 
 
 def files_of(index: Path) -> dict[str, bytes]:
@@ -40,6 +44,18 @@ def sign(index: Path) -> None:
             segment["files"] = {name: segment["files"][name] for name in there}
 
     changed_manifest(index, signed)
+
+
+def edit_numbers(path: Path, change: Callable[[Any], object]) -> None:
+    """Change an array, packed or not, and write it as it was."""
+    more = PACKED.get(path.stem, NO_ROW if path.name in ORDER_FILES else 0)
+    may_be_packed = path.name in ORDER_FILES or path.stem in {*PACKED, *SIGNATURE_FILES}
+    stored = load_numbers(path, more) if may_be_packed else np.load(path)
+    array = np.array(stored)
+    changed = change(array)
+    np.save(path, array if changed is None else changed)
+    if isinstance(stored, PackedArray):
+        pack(path, more)
 
 
 def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Half, load_array
+from deepjoin.arrays import Array, Float, Half, load_array
 from deepjoin.checking.segments import (
     MISREAD,
     Arrays,
@@ -33,6 +33,7 @@ from deepjoin.embed.value_vectors import (
     LARGEST_CODE,
     LARGEST_GAP,
     LIST_FILES,
+    NO_ROW,
     OLD_FILES,
     OLD_ROWS,
     ORDER_FILES,
@@ -54,6 +55,7 @@ from deepjoin.embed.vector_build import (
     may_be,
     prepared,
 )
+from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors.columns import SPACES, About, ColumnVectors, unknown
@@ -125,7 +127,14 @@ class CellFiles:
     def arrays(self) -> Arrays:
         """The arrays that are there, by the names of their files."""
         there = [name for name in self.kinds if (self.folder / name).exists()]
-        return {name: load_array(self.folder / name) for name in there}
+        return {name: self._load(name) for name in there}
+
+    def _load(self, name: str) -> Array:
+        if name not in ORDER_FILES:
+            return load_array(self.folder / name)
+        numbers = load_numbers(self.folder / name, NO_ROW)
+        # Packed ones have no sign.
+        return np.asarray(numbers).view(np.int32) if isinstance(numbers, PackedArray) else numbers
 
     @property
     def rows(self) -> int:
@@ -214,7 +223,12 @@ def check_cell_files(cells: CellFiles) -> Iterator[str]:
 
 def check_cell_headers(cells: CellFiles) -> Iterator[str]:
     """Check that the files are arrays of their kind, and that the encoder is named."""
-    yield from _other(cells.folder, cells.kinds)
+    plain = dict(cells.kinds)
+    for name in ORDER_FILES:
+        path = cells.folder / name
+        if path.exists() and is_array(path, np.uint64) and plain.pop(name) and not is_packed(path):
+            yield f"{name} is not the array that belongs there"
+    yield from _other(cells.folder, plain)
     if fields_of(cells.folder / ABOUT, {"name": str, "digest": str}) is None:
         yield f"{ABOUT} is not what was written"
 

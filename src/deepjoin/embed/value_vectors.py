@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from deepjoin.embed.packed import (
 )
 from deepjoin.embed.scan import CandidatePairs, Scan
 from deepjoin.errors import DeepJoinError
+from deepjoin.packing import load_numbers, pack
 
 #: The files of a segment's vectors, in its folder: as `PackedRows` has them, and the rotation.
 FILES = (
@@ -51,6 +52,8 @@ OLD_FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vect
 #: The value of each row, and the row of each value or -1: where rows are in the order of lists, or
 #: some value has none.
 ORDER_FILES = ("vector_values.npy", "vector_rows.npy")
+#: How much larger these are stored, so that no row, -1, is the least number.
+NO_ROW = 1
 #: The lists, if any: codes of the middle of each, all of one scale, where each list starts, and
 #: the rows in all lists, ascending in each: how much larger each is than the one before.
 LIST_FILES = ("list_codes.npy", "list_offsets.npy", "list_gaps.npy")
@@ -117,6 +120,7 @@ def write_order(folder: Path, values: Int32, count: int) -> None:
     for name, array in zip(ORDER_FILES, (values, rows), strict=True):
         with ArrayWriter(folder / name, np.int32) as to:
             to.append(array)
+        pack(folder / name, NO_ROW)
 
 
 def write_rows(paths: Sequence[Path], blocks: Iterable[PackedRows], rotation: Float) -> int:
@@ -215,14 +219,14 @@ class ValueVectors:
     """Rounded vectors of values: those of a segment, mapped from its files, or in memory."""
 
     def __init__(
-        self, stored: VectorRows, rotation: Float, order: tuple[Int32, Int32] | None = None
+        self, stored: VectorRows, rotation: Float, order: tuple[Any, Any] | None = None
     ) -> None:
         self.stored, self.rotation, self.dimension = stored, rotation, len(rotation)
         #: How many values there are, with a vector or without.
         self.count = stored.size if order is None else len(order[1])
         #: The value of each row and the row of each value, if they are not the same.
-        self._values: Int32 | None = None if order is None else order[0]
-        self._rows: Int32 | None = None if order is None else order[1]
+        self._values: Any = None if order is None else order[0]
+        self._rows: Any = None if order is None else order[1]
 
     @classmethod
     def open(cls, folder: Path) -> ValueVectors:
@@ -243,7 +247,7 @@ class ValueVectors:
             stored = PackedRows(codes, finer, bounds, np.asarray(errors), dimension)
         order = None
         if (folder / ORDER_FILES[0]).exists():
-            values, rows = (load_array(folder / name) for name in ORDER_FILES)
+            values, rows = (load_numbers(folder / name, NO_ROW) for name in ORDER_FILES)
             order = values, rows
         return cls(stored, rotation.reshape(dimension, dimension), order)
 
@@ -305,14 +309,16 @@ class ValueVectors:
         if self._values is None:
             return rows
         prefetch(self._values, rows)
-        return self._values[rows].astype(np.int64)
+        values: Int = self._values[rows].astype(np.int64)
+        return values
 
     def rows_of(self, values: Int) -> Int:
         """Return the rows in which values are stored; -1 for values without a vector."""
         if self._rows is None:
             return values
         prefetch(self._rows, values)
-        return self._rows[values].astype(np.int64)
+        rows: Int = self._rows[values].view(np.int32).astype(np.int64)
+        return rows
 
     def take(self, values: Int) -> QuantisedRows:
         """Copy the rows of some values; those of values without a vector have the scale 0."""
