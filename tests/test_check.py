@@ -42,6 +42,7 @@ from tests.support.histories import (
 from tests.support.index_files import (
     changed_manifest,
     damages,
+    edit_numbers,
     files_of,
     flipped,
     is_slight,
@@ -232,10 +233,7 @@ def test_a_spelling_of_another_value_is_found_without_the_table(index: Path) -> 
 
 def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Segment], None]:
     def edit(segment: Segment) -> None:
-        path = segment.folder / f"{name}.npy"
-        array = np.load(path)
-        change(array)
-        np.save(path, array)
+        edit_numbers(segment.folder / f"{name}.npy", change)
 
     return edit
 
@@ -410,9 +408,7 @@ def test_files_are_compared_as_they_were_indexed(tmp_path: Path, options: dict[s
     found = lake.check()
     assert (found.problems, found.tables_compared) == ([], 3)
     for path in lake.path.glob("segments/*/cell_rows.npy"):
-        array = np.load(path)
-        array ^= 1
-        np.save(path, array)
+        edit_numbers(path, lambda rows: np.bitwise_xor(rows, 1, out=rows))
     sign(lake.path)
     assert "in another order" in lake.check().problems[0]
 

@@ -21,6 +21,7 @@ from deepjoin.arrays import StoredArray, Strings, StringsWriter, load_array, set
 from deepjoin.build import update
 from deepjoin.checksums import BLOCK, NAME, DamagedFile, read_verified, verify_file
 from deepjoin.errors import IndexUnusable
+from deepjoin.packing import PackedArray
 from deepjoin.relating.graph import current_edges
 from deepjoin.store import open_index
 from deepjoin.store.manifest import is_sealed, sealed_json
@@ -418,10 +419,11 @@ def test_an_index_that_is_searched_often_is_verified_aside(
     lake = Lake(index)
     answers = [lake.search(["Lima", "Oslo"], join="equi") for _ in range(40)]
     (work,) = started
-    assert isinstance(lake.index.segments[0].values.cell_rows, np.ndarray | StoredArray)
+    assert isinstance(lake.index.segments[0].values.cell_values, np.ndarray | StoredArray)
     work()
     for segment in lake.index.segments:
         kept = [*vars(segment.values).values(), *vars(segment.catalog).values()]
+        kept += [one._words for one in kept if isinstance(one, PackedArray)]
         assert not any(isinstance(one, StoredArray) for one in kept)
     hits = [(one.table, one.column) for one in lake.search(["Lima", "Oslo"], join="equi")]
     assert hits == [(one.table, one.column) for one in answers[0]]

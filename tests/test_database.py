@@ -31,6 +31,7 @@ from deepjoin.read.database import (
     DatabaseSource,
     duckdb_file,
     is_database,
+    relation,
     reopen,
     shown,
     sqlite,
@@ -316,6 +317,35 @@ def test_version_queries_read(query: str, shop: tuple[str, Execute, str]) -> Non
 )
 def test_quoted_words_do_not_count_in_version_queries(query: str) -> None:
     check_version_query(query)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("shown", ["x", "count(*)"])
+def test_a_view_of_a_file_that_never_ends_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, shown: str
+) -> None:
+    monkeypatch.setattr(relation, "VIEW_SECONDS", 0.3)
+    numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+    if dialect == "duckdb":
+        numbers = "WITH n(x) AS (SELECT a.range + b.range FROM range(1000000) a, range(1000000) b)"
+    path = tmp_path / "a.db"
+    made = ("CREATE TABLE t AS SELECT 1 AS x", f"CREATE VIEW v AS {numbers} SELECT {shown} FROM n")
+    if dialect == "duckdb":
+        run_duckdb(path, *made)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            for statement in made:
+                connection.execute(statement)
+    source = DatabaseSource(str(path))
+    *_, view = source.relations()
+    match = (
+        rf"^{view} cannot be read: the view took longer than 0\.3 s; leave it out with `exclude`"
+    )
+    with pytest.raises(UnreadableTable, match=match) as caught:
+        for _ in source.table(view).open():
+            pass
+    assert caught.value.passing
+    assert rows(source.table(view.replace("v", "t"))) == [{"x": 1}]
 
 
 def test_views_of_a_duckdb_file_read_no_other_file(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +49,22 @@ _DTYPES = {
     np.dtype(kind).str.encode(): np.dtype(kind)
     for kind in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "?")
 }
+
+
+class MappedFiles(ABC):
+    """Reads what it is asked for from mapped files."""
+
+    @abstractmethod
+    def expect_lookups(self) -> None:
+        """Expect elements far apart to be read."""
+
+    @abstractmethod
+    def prefetch(self, numbers: Any) -> None:
+        """Start reading some elements that will be needed soon."""
+
+    @abstractmethod
+    def settle(self, whole: bool) -> None:
+        """Stop verifying files if all is verified; ``whole`` verifies it."""
 
 
 class ArrayWriter:
@@ -215,6 +232,10 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             places += self._step - 1
             self.guard.blocks(places >> _SHIFT)
 
+    def part(self, start: int, stop: int) -> StoredArray:
+        """Return some of the elements, which are verified when they are read."""
+        return StoredArray(self.mapped[start:stop], self.guard, self._start + start * self._step)
+
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Any:
         """Copy some elements or rows."""
         if self.guard.left:
@@ -279,7 +300,7 @@ def settled(one: Any, whole: bool) -> Any:
             if pages is not None and pages.ahead is not None:
                 pages.ahead[:], pages.is_there = True, True
         return one if one.guard.left else one.mapped
-    if isinstance(one, Strings):
+    if isinstance(one, MappedFiles):
         one.settle(whole)
     elif isinstance(one, tuple) and any(isinstance(part, StoredArray) for part in one):
         parts = [settled(part, whole) for part in one]
@@ -325,6 +346,9 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
 
     Does something only where lookups are expected, and once for each page.
     """
+    if isinstance(array, MappedFiles):
+        array.prefetch(starts)
+        return
     pages = _pages(array)
     if pages is None or pages.ahead is None or pages.is_there:
         return
@@ -420,7 +444,7 @@ def find_sorted(keys: Array, wanted: Array) -> Int:
     return np.where(keys[at] == wanted, at, -1)
 
 
-class Strings(Sequence[str]):
+class Strings(Sequence[str], MappedFiles):
     """An immutable list of strings: one byte array and where each string starts."""
 
     def __init__(self, offsets: Array, data: Array) -> None:

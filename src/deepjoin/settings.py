@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
@@ -307,12 +307,13 @@ class EnrichSettings:
         most = (1 << 32) - 1
         check("seed", _is_number(self.seed, Integral, 0, most), f"a whole number from 0 to {most}")
         is_list = isinstance(self.keys, list | tuple)
-        check(
-            "keys",
-            is_list
-            and all(isinstance(one, str) and one.partition("=")[0].strip() for one in self.keys),
-            'a list of names, such as ["id", "town=city"]',
-        )
+        check("keys", is_list, 'a list of names, such as ["id", "town=city"]')
+        for one in self.keys:
+            if not isinstance(one, str) or not one.partition("=")[0].strip():
+                raise DeepJoinError(
+                    f"`keys` has {one!r}; a key is the name of a column, such as 'id', or a pair, "
+                    "such as 'town=city'."
+                )
         object.__setattr__(self, "keys", tuple(self.keys))
         check("leaks", isinstance(self.leaks, bool), "True or False")
         for name in ("as_of", "ranges"):
@@ -350,7 +351,8 @@ def _is_number(
     given: object, kind: type[Integral] | type[Real], least: float, most: float = float("inf")
 ) -> bool:
     """Check for a number in a range; True and False are none."""
-    return isinstance(given, kind) and not isinstance(given, bool) and least <= given <= most
+    is_right = isinstance(given, kind) and not isinstance(given, bool)
+    return is_right and least <= cast(float, given) <= most
 
 
 def fields_of(kind: type, given: object) -> dict[str, Any]:

@@ -64,11 +64,12 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _ignored(self, told: sys.UnraisableHookArgs) -> None:
-        """Print errors that Python cannot raise, as those in finalizers, unless it is ours.
+        """Print errors that Python cannot raise, as those in finalizers, until a signal came.
 
-        A signal may come while a finalizer runs; then only the thread ends the process.
+        It may come while a finalizer runs; then only the thread ends the process. And readers
+        that it ends are taken apart in any order, so one may find its connection closed.
         """
-        if not (self.is_raised and told.exc_type is KeyboardInterrupt):
+        if not self.is_raised:
             sys.__unraisablehook__(told)
 
     def _end(self) -> None:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
+from deepjoin.enriching.features import (
+    Feature,
+    Gain,
+    Scorer,
+    chosen_features,
+    interval_of,
+)
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
 from deepjoin.enriching.ordered import ORDER, ROW, key_name
@@ -130,7 +136,7 @@ def enrich(
     started = perf_counter()
     if not isinstance(settings, EnrichSettings):
         raise DeepJoinError(f"`settings` is {settings!r}; it must be an EnrichSettings.")
-    if not isinstance(depth, Integral) or depth is True or not 1 <= depth <= _DEEPEST:
+    if isinstance(depth, bool | float) or depth not in range(1, _DEEPEST + 1):
         raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
     own.check_keys(settings)
@@ -205,7 +211,7 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     # Best columns first: what a join gains depends on those before it.
     gains: dict[int, float] = {}
     known = list(base)
-    score, error = (found.gain.before, found.gain.error) if found.gain else (0.0, 0.0)
+    score, errors = (found.gain.before, found.gain.errors) if found.gain else (0.0, np.zeros(0))
     harmful = set()
     for number, mine in brings.items():
         if found.stopped:
@@ -217,11 +223,12 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
         except KeyboardInterrupt:
             found.stopped = "interrupted"
         else:
-            if after < score and left > error:
+            # Forests found them relevant: only what is sure to mislead a model is left out.
+            if after < score and interval_of(left - errors)[1] > 0:
                 harmful.add(number)
                 continue
             gains[number] = after - score
-            score, error = after, left
+            score, errors = after, left
             known += mine
     order: list[int] = []
     for number in brings:

@@ -152,8 +152,8 @@ class Gain:
     #: Whether it is more than chance explains: the interval lies above 0 or, of a gain in accuracy,
     #: that of how far the predicted probabilities are from the truth, which tell more.
     is_sure: bool
-    #: The mean error without the new columns, see `Scorer.cross_validated`.
-    error: float
+    #: Of each row, the error without the new columns, see `Scorer.cross_validated`.
+    errors: Floats
 
 
 class Scorer:
@@ -272,6 +272,8 @@ class Scorer:
             wins += own > others.max()
             often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
+            if wins.max() + _ROUNDS - 1 - number < _WINS:
+                break  # no column can be proven any more
         every = np.zeros(len(new))
         if (wins >= _WINS).any():
             every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
@@ -292,8 +294,11 @@ class Scorer:
 
     def cross_validated(
         self, features: Sequence[Feature], until: float = float("inf")
-    ) -> tuple[float, float]:
-        """Return the score over all folds, and the mean error; raise `TimeoutError` at the end."""
+    ) -> tuple[float, Floats]:
+        """Return the score over all folds, and the error of each row.
+
+        Raise `TimeoutError` when the time is up.
+        """
         truth, found = [], []
         for train, test in self._splits():
             if perf_counter() > until:
@@ -301,7 +306,7 @@ class Scorer:
             truth.append(self._y[test])
             found.append(self._predicted(features, train, test))
         y, predicted = np.concatenate(truth), np.concatenate(found)
-        return self._score(y, self._best(predicted)), float(self._errors(y, predicted).mean())
+        return self._score(y, self._best(predicted)), self._errors(y, predicted)
 
     def gain(
         self,
@@ -343,14 +348,14 @@ class Scorer:
         errors = self._errors(y, old)
         nearer = errors - self._errors(y, fresh)
         if self.is_class:
-            middle, low, high = _interval(1.0 * (now == y) - (was == y))
-            is_sure = low > 0 or (middle > 0 and _interval(nearer)[1] > 0)
+            middle, low, high = interval_of(1.0 * (now == y) - (was == y))
+            is_sure = low > 0 or (middle > 0 and interval_of(nearer)[1] > 0)
         else:
             spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
-            middle, low, high = _interval(nearer / spread)
+            middle, low, high = interval_of(nearer / spread)
             is_sure = low > 0
         scores = self._score(y, was), self._score(y, now)
-        return Gain(*scores, low, high, is_sure, float(errors.mean())), stopped
+        return Gain(*scores, low, high, is_sure, errors), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
@@ -418,7 +423,7 @@ class Scorer:
         return 1 - float(((y - found) ** 2).sum()) / spread if spread else 0.0
 
 
-def _interval(change: Floats) -> tuple[float, float, float]:
+def interval_of(change: Floats) -> tuple[float, float, float]:
     """Return the mean of differences in rows, and its 95% interval.
 
     Both models are judged on the same rows, so their difference varies less than each score.

@@ -17,7 +17,7 @@ from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
 from deepjoin.joining.tables import joined_names
-from deepjoin.matching.names import split_key
+from deepjoin.matching.names import names_one_key, split_key
 from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
@@ -190,11 +190,13 @@ def find_joins(
     settings: EnrichSettings,
     orders: RowOrders,
     listed: Mapping[str, tuple[str, str]],
+    is_copy: Callable[[str], bool] = lambda table: False,
 ) -> tuple[list[JoinChoice], list[RejectedJoin]]:
     """Search with every column of a table; return the best join with each table, and why not.
 
     Joins that are tentative come last, and there may be several with a table. ``listed`` says of
-    columns that a join brought which table and column of the lake lists them in their own order.
+    columns that a join brought which table and column of the lake lists them in their own order;
+    for your own columns, that is a copy of your table, of which you may have drawn some rows.
     """
     best: dict[str, tuple[float, JoinChoice]] = {}
     tentative: list[JoinChoice] = []
@@ -214,16 +216,25 @@ def find_joins(
         elif _is_no_key(table[column.name], column, is_own=parent < 0):
             continue
         is_proven, maybe = False, list[JoinChoice]()
-        for hit in _searched(lake, column, columns, settings.tables, is_own=parent < 0):
+        hits = list(_searched(lake, column, columns, settings.tables, is_own=parent < 0))
+        at = listed.get(column.name)
+        for hit in hits if parent < 0 else ():
+            if canonical(hit.column) == canonical(column.name) and is_copy(hit.table):
+                at = hit.table, hit.column
+                break
+        ours: Sequence[str] | None = None
+        for hit in hits:
             if is_left_out(hit.table):
                 continue
             if given and (canonical(column.name), canonical(hit.column)) not in given:
                 continue
             probability = 1.0 if given else _probability(column.name, hit)
             if probability < settings.least and hit.joinability >= _STANDS_OUT:
-                mine = orders.of(*listed[column.name]) if parent >= 0 else column.cells
-                where = mine, hit.table, hit.column
-                is_key = hit.cardinality == "1:1" and hit.joinability >= _CONTAINED
+                if ours is None:
+                    ours = orders.of(*at) if at else orders.read(column.cells)
+                where = ours, hit.table, hit.column
+                # Your rows, each with a key of its own, in the order of theirs: once or repeated.
+                is_key = hit.cardinality.startswith("1:") and hit.joinability >= _WELL_COVERED
                 if (is_key and orders.agree(*where)) or (
                     not hit.generic and orders.stand_out(*where)
                 ):
@@ -344,6 +355,7 @@ def _probability(name: str, hit: Hit) -> float:
     """
     (mine, is_key), (theirs, is_theirs) = split_key(name), split_key(hit.column)
     is_named = bool(mine) and mine == theirs and is_key and is_theirs
+    is_named = is_named or names_one_key(name, hit.column)
     is_same = is_named or (canonical(name) == canonical(hit.column) and not hit.generic)
     if not is_same or hit.generic in ("year", "flag"):
         return hit.probability

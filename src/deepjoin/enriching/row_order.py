@@ -51,12 +51,13 @@ class RowOrders:
             self._cells[table, column] = cells
         return self._cells[table, column]
 
-    def agree(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+    def read(self, cells: Sequence[str | None]) -> Sequence[str]:
+        """Return the first cells of a column that is not in the lake, in canonical form."""
+        return [canonical(cell or "") for cell in cells[:_FIRST_ROWS]]
+
+    def agree(self, keys: Sequence[str], table: str, column: str) -> bool:
         """Check whether a column of the lake has the keys of another in the same order."""
-        if len(mine) < _LEAST_KEYS:
-            return False
-        keys = [canonical(cell or "") for cell in mine]
-        if _sortedness(keys) > _MOST_SORTED:
+        if len(keys) < _LEAST_KEYS or _sortedness(keys) > _MOST_SORTED:
             return False
         places = {key: at for at, key in enumerate(self.of(table, column)) if key}
         both = [(at, places[key]) for at, key in enumerate(keys) if key in places]
@@ -65,12 +66,15 @@ class RowOrders:
         here, there = np.array(both, float).T
         return float(np.corrcoef(here, there)[0, 1]) >= _ALIKE
 
-    def stand_out(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+    def stand_out(self, mine: Sequence[str], table: str, column: str) -> bool:
         """Check whether a column of the lake has whole numbers of another, but not those beside.
 
         Numbers of two columns that fill the same range meet by chance, and so do their neighbours.
         """
-        keys, theirs = _whole_numbers(mine), _whole_numbers(self.of(table, column))
+        keys = _whole_numbers(mine)
+        if len(keys) < _LEAST_SHARED:
+            return False  # before their table is read
+        theirs = _whole_numbers(self.of(table, column))
         shared = len(np.intersect1d(keys, theirs))
         if shared < _LEAST_SHARED:
             return False
@@ -79,7 +83,7 @@ class RowOrders:
         return shared >= _LIFT * beside
 
 
-def _whole_numbers(cells: Sequence[str | None]) -> npt.NDArray[np.int64]:
+def _whole_numbers(cells: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the whole numbers among cells, each once."""
     known = {cell for cell in cells if cell and len(cell) <= _MOST_DIGITS}
     return np.unique(np.array([int(cell) for cell in known if _IS_WHOLE(cell)], np.int64))

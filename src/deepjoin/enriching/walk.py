@@ -114,6 +114,11 @@ class EnrichWalk:
                 seen[table] = self.own.is_in(self.lake, table)
             return seen[table]
 
+        def is_copy(table: str) -> bool:
+            return is_left_out(table) or (
+                len(self.own.rest.column_names) > 1 and self.own.is_cut_from(self.lake, table)
+            )
+
         choices: list[JoinChoice] = []
         for parent, columns in level:
             listed: dict[str, tuple[str, str]] = {}
@@ -125,7 +130,8 @@ class EnrichWalk:
             try:
                 with _limited(until):
                     found = find_joins(
-                        self.lake, columns, parent, is_left_out, self.settings, orders, listed
+                        *(self.lake, columns, parent, is_left_out, self.settings),
+                        *(orders, listed, is_copy),
                     )
             except _OutOfTimeError:
                 self.stopped = "time"

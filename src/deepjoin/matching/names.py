@@ -30,6 +30,8 @@ _KEY_WORDS = frozenset(
         *("numero", "numer", "schluessel"),
     )
 )
+#: Those that may come first.
+_LEADING = frozenset(("id", "fk", "pk", "sk", "uuid", "guid", "code", "cod", "codigo", "ref"))
 #: The same, glued to another word: zimmernummer, abteilungsid.
 _GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
@@ -70,11 +72,24 @@ def split_key(name: str) -> tuple[str, bool]:
     while words and words[-1] in _KEY_WORDS:
         words.pop()
         is_key = True
+    # id_client, FK_Kunde; but num_clients may be a count, and iso_date is a date.
+    while len(words) > 1 and words[0] in _LEADING:
+        words, is_key = words[1:], True
     if words and not is_key:
         glued = _GLUED.match(words[-1])
         if glued:
             words[-1], is_key = glued[1], True
     return "".join(words), is_key
+
+
+def names_one_key(name: str, other: str) -> bool:
+    """Check whether two names are one, and say of a key whose it is or which one.
+
+    >>> names_one_key("Key_1_2", "key 1_2"), names_one_key("id", "ID"), names_one_key("age", "age")
+    (True, False, False)
+    """
+    words = key_words(name)
+    return words == key_words(other) and 0 < len(_KEY_WORDS.intersection(words)) < len(set(words))
 
 
 def short_name(table: str) -> str:

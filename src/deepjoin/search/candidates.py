@@ -237,8 +237,9 @@ class SimilarCells:
         pairs = self._known
         pairs = pairs.where(pairs.values != self.equal[pairs.cells])
         counts = self._score(pairs.similarities)
-        # Ascending: where a column holds several near values, the best is written last.
-        order = np.lexsort((counts, pairs.cells))
+        # Ascending: where a column holds several near values, the best is written last. One key,
+        # half the time of two: the bits of a number from 0 order as it does.
+        order = np.argsort(pairs.cells << 32 | counts.view(np.uint32))
         total, best = np.zeros(index.columns, np.float32), np.zeros(index.columns, np.float32)
         cells, values, counts = pairs.cells[order], pairs.values[order], counts[order]
         starts = np.flatnonzero(np.diff(cells, prepend=-1))

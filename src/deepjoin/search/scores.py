@@ -70,7 +70,7 @@ class CellMatches:
 
         They come by column and value.
         """
-        order = np.argsort(pairs.values, kind="stable")
+        order = np.argsort(pairs.values)
         wanted = pairs.values[order]
         sizes = index.sizes(columns)
         held = index.cell_values[ranges(index.column_offsets[columns], sizes)]

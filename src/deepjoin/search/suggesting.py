@@ -80,15 +80,20 @@ class _QueryTable:
         """List the pairs of columns where nearly all rows have a value of the other column."""
         held = [key_columns(segment).held(one) for one in theirs]
         values = np.concatenate(held)
-        owner = np.repeat(np.arange(len(held)), [len(one) for one in held])
+        order = np.argsort(values)
+        values = values[order]
+        owner = np.repeat(np.arange(len(held)), [len(one) for one in held])[order]
         found = []
         for column in range(len(self.columns)):
             count, numbers, pairs = self._part(column, segment)
             rows = np.bincount(numbers[numbers >= 0], minlength=count)[pairs.cells]
             if rows.sum() < _KEPT * len(numbers):
                 continue
-            at = find_sorted(pairs.values, values)
-            shared = np.bincount(owner[at >= 0], rows[at[at >= 0]], len(held)) / len(numbers)
+            first = np.searchsorted(values, pairs.values)
+            held_by = np.searchsorted(values, pairs.values, "right") - first
+            at = np.repeat(first - np.cumsum(held_by) + held_by, held_by)
+            at += np.arange(len(at))
+            shared = np.bincount(owner[at], np.repeat(rows, held_by), len(held)) / len(numbers)
             found += [(column, theirs[one]) for one in np.flatnonzero(shared >= _KEPT).tolist()]
         return found
 

@@ -6,7 +6,7 @@ also takes part of the known word one edit away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from threading import Lock
@@ -98,16 +98,24 @@ def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> F
     """
     if not any(mark in word for word in words for mark in ",()[]"):
         return np.ones(len(numbers), np.float32)
-    texts = pa.array(words, pa.string())
-    commas, opened, closed = (
-        np.asarray(pc.count_substring_regex(texts, pattern)).astype(np.int64)[numbers]
-        for pattern in (",$", r"[(\[]", r"[)\]]")
-    )
+    commas, opened, closed = (of[numbers] for of in _marks_of(words))
     inside = _before(opened, starts) + opened > _before(closed, starts)
     first = np.zeros(len(numbers), np.bool_)
     first[starts[:-1][np.diff(starts) > 0]] = True
     weights = np.where(_before(commas, starts) > 0, np.float32(recipe.behind), np.float32(1))
     return np.where(inside & ~first, np.float32(recipe.aside), weights)
+
+
+def _marks_of(words: Sequence[str]) -> Iterator[Int]:
+    """Say of words whether they end in a comma, and count what they open and close."""
+    if len(words) <= _FEW:  # for which Arrow compiles its patterns longer than it searches
+        yield np.array([word[-1:] == "," for word in words], np.int64)
+        for one, other in ("([", ")]"):
+            yield np.array([word.count(one) + word.count(other) for word in words], np.int64)
+        return
+    texts = pa.array(words, pa.string())
+    for pattern in (",$", r"[(\[]", r"[)\]]"):
+        yield np.asarray(pc.count_substring_regex(texts, pattern)).astype(np.int64)
 
 
 def _before(counts: Int, starts: Int) -> Int:

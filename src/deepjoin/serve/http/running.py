@@ -59,8 +59,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 2048
 #: Seconds after which a silent worker counts as dead.
 _SILENT = 60
-#: Seconds that requests have to finish when the service stops, and workers to end after that.
-_GRACE, _ENDED = 1, 0.3
+#: Seconds between looks at signals and workers; seconds that requests have to finish when the
+#: service stops, and workers to end after that. A busy machine takes some more to end processes.
+_LOOK, _GRACE, _ENDED = 0.1, 0.8, 0.5
 
 
 def most_open(held: int) -> int:
@@ -264,7 +265,7 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
             access_log=False,
             log_level=logging.WARNING,
             server_header=False,
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_GRACE,  # type: ignore[arg-type]  # only asyncio uses it
             # Any client can forge these headers.
             proxy_headers=False,
         )
@@ -289,6 +290,15 @@ class Supervisor(Multiprocess):
         super().__init__(config, sockets)
         #: When each worker was asked for a sign of life; those that have answered are not here.
         self._asked: dict[int | None, float] = {}
+
+    def run(self) -> None:
+        """Watch workers and signals until one of them ends the service."""
+        self.init_processes()
+        while not self.should_exit.wait(_LOOK):
+            self.handle_signals()
+            self.keep_subprocess_alive()
+        self.terminate_all()
+        self.join_all()
 
     def keep_subprocess_alive(self) -> None:
         """Replace workers that have died or are silent; stop if one cannot start."""
