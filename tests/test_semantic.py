@@ -198,7 +198,7 @@ def check_evidence(
 
 @pytest.mark.parametrize("join", ["any", "semantic"])
 @pytest.mark.parametrize("seed", range(6))
-def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
+def test_near_ties_are_distinguished_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
     # Twins differ by less than the 8-bit vectors can say, and lie on both sides of the floor.
     random = np.random.default_rng(seed)
     twins = np.repeat(random.standard_normal((30, 8)), 5, axis=0)

@@ -340,7 +340,7 @@ class PublishSettings:
 
 
 def check_tau(tau: object) -> None:
-    """Refuse a threshold that is no cosine of similar values."""
+    """Refuse a threshold that is not a cosine of similar values."""
     # numpy's floats are floats or have __float__; text and booleans are mistakes.
     number = tau if isinstance(tau, int | float) else getattr(tau, "__float__", lambda: 0.0)()
     if tau is not None and not 0 < number <= 1:

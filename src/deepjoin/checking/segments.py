@@ -217,7 +217,7 @@ def within(array: Array, least: float, limit: float) -> bool:
 def check_texts(segment: SegmentArrays) -> Iterator[str]:
     """Check that texts are valid, and that values have the hashes they are looked up by."""
     folder, arrays = segment.folder, segment.arrays
-    # Spellings are no texts: they are checked with their values.
+    # Spellings are not texts: they are checked with their values.
     for name in (name for name in _TEXTS if name != "spellings"):
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)

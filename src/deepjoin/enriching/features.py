@@ -28,7 +28,7 @@ NUMBER = r"^\s*[-+]?[$€£]?\s?(\d+\.?\d*|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][
 #: What is left out of it to read it.
 MARKS = r"[\s,$€£%]"
 _MOST_WORDS, _MOST_MISSING = 5, 0.7
-#: Text of digits alone that is no number: a code, unless some cells show a point or an exponent.
+#: Text of digits alone: a code and not a number, unless some cells show a point or an exponent.
 _CODE = r"^\s*[-+]?(0\d+|\d+|\d+[eE]\d+)\s*$"
 #: Text with at most this many values is a category; other text cannot be used by the model.
 _MOST_CATEGORIES = 100

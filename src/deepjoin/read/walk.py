@@ -216,7 +216,7 @@ class Root:
                 f"What begins with '{scheme}:' is neither a file nor a URL, which has two "
                 f"slashes: {scheme}://user@host/name"
             )
-        # Only now: a name may contain brackets, and one that exists is no pattern.
+        # Only now: a name may contain brackets, and one that exists is not a pattern.
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])

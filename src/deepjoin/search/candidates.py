@@ -231,7 +231,7 @@ class SimilarCells:
         """Sum over the query's cells what the best pair of each counts, for every column.
 
         Each cell that was looked up stands for ``scale`` cells of the query; equal cells are
-        all counted. Columns that are no part of the lake, or of the query's own table, have 0.
+        all counted. Columns that are not part of the lake, or of the query's own table, have 0.
         """
         index = self.segment.values
         pairs = self._known

@@ -2,7 +2,7 @@
 
 In two stages, the nearest column vectors are candidates and the definition decides among them. The
 paper names this as a stronger form of its own method (section 1). Every hit is exact; only a column
-that is no candidate can be missed.
+that is not a candidate can be missed.
 """
 
 from __future__ import annotations
