@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import Double, Int, load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.matching.names import NameTable, short_name
+from deepjoin.matching.names import NameTable, role_of, short_name, without_prefixes
 from deepjoin.read import reopen
 from deepjoin.read.database import DatabaseSource
 from deepjoin.store.open_index import OpenIndex
@@ -57,6 +57,8 @@ class ColumnFacts:
     names: NameTable
     name: Int
     table_name: Int
+    #: For each row of `names`, the roles that its words name.
+    roles: Int
 
     @classmethod
     def of(cls, lake: Numbering, hidden: bool = False) -> ColumnFacts:
@@ -74,7 +76,9 @@ class ColumnFacts:
         place = np.array([_place(one) for one in ids], np.int64)
         width = np.bincount(tables, minlength=len(rows))
         np.maximum.at(width, tables, place + 1)
-        names = [name for one in lake.segments for name in one.catalog.column_names]
+        names = without_prefixes(
+            [name for one in lake.segments for name in one.catalog.column_names], tables.tolist()
+        )
         words, places = np.unique(np.array([*names, *titles], object), return_inverse=True)
         return cls(
             distinct=lake.sizes,
@@ -96,6 +100,7 @@ class ColumnFacts:
             names=NameTable.of([""]),
             name=np.zeros(len(names), np.int64),
             table_name=np.zeros(len(names), np.int64),
+            roles=np.zeros(1, np.int64),
         )
 
     def with_keys(self, keys: Sequence[tuple[tuple[int, ...], int, int]]) -> ColumnFacts:
@@ -135,10 +140,12 @@ class ColumnFacts:
     def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:
         """Prepare the names of some columns and of their tables; the others have empty ones."""
         used = np.unique(np.concatenate([self.word[columns], self.table_word[columns]]))
-        some = NameTable.of(["", *(self.words[word] for word in used.tolist())], encoder)
+        words = ["", *(self.words[word] for word in used.tolist())]
+        some, roles = NameTable.of(words, encoder), np.array([int(role_of(one)) for one in words])
         rows = np.zeros(len(self.words), np.int64)
         rows[used] = np.arange(len(used)) + 1
-        return replace(self, names=some, name=rows[self.word], table_name=rows[self.table_word])
+        names = rows[self.word], rows[self.table_word]
+        return replace(self, names=some, name=names[0], table_name=names[1], roles=roles)
 
 
 def _joined(segments: Sequence[Segment], name: str) -> Int:

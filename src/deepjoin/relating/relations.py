@@ -21,7 +21,7 @@ from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.matching.names import shared_letters, short_name
+from deepjoin.matching.names import Role, key_words, shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
@@ -669,11 +669,21 @@ class _Describer:
         )
         _, in_table = shared_letters(child.stems, of.letters)
         if child.hashes[0] == other.hashes[0]:
-            words["name"] = "both columns have the same name"
+            mine = self.finder.place(c)[1]
+            is_same = list(map(key_words, mine)) == list(map(key_words, column))
+            words["name"] = (
+                "both columns have the same name"
+                if is_same
+                else "the names are the same without what all names of a table begin with"
+            )
+        elif f.table[c] == f.table[p] and f.roles[f.name[c]] & Role.OWN_KIND:
+            words["name"] = "the name is what a row of the same table is to a row"
         elif in_table[0] > _ALIKE:
             words["name"] = f"the name refers to {short_name(table)}"
         elif shared_letters(child.letters, other.letters)[0][0] > _ALIKE:
             words["name"] = "the names are alike"
+        elif f.roles[f.name[c]] & Role.OF_PERSON and f.roles[f.table_name[p]] & Role.PEOPLE:
+            words["name"] = f"the name is a role of people, as in {short_name(table)}"
         else:
             words["name"] = "the names differ"
         if f.types[c] == CellType.INTEGER and np.isfinite(f.low[p]):
