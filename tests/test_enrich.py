@@ -212,8 +212,12 @@ def test_keys_and_settings_of_the_right_kind() -> None:
         with pytest.raises(
             DeepJoinError, match=re.escape(f"`keys` has {odd!r}; a key is the name")
         ):
-            EnrichSettings(keys=["id", odd])
-    given = {"tables": np.int64(3), "least": np.float32(0.5), "keys": ["id", "town=city"]}
+            EnrichSettings(keys=["id", odd])  # type: ignore[list-item]
+    given: dict[str, Any] = {
+        "tables": np.int64(3),
+        "least": np.float32(0.5),
+        "keys": ["id", "town=city"],
+    }
     assert EnrichSettings(**given).keys == ("id", "town=city")
     assert hash(EnrichSettings(keys=["id"], seconds=float("inf"), seed=(1 << 32) - 1))
 
@@ -325,6 +329,22 @@ def test_an_interruption_gives_the_best_so_far(
     assert "was not measured: it was interrupted" in {one.reason for one in nothing.rejected}
     assert "stopped before anything was measured" in repr(nothing)
     assert "Stopped before anything was measured" in nothing._repr_html_()
+
+
+@pytest.mark.slow
+def test_an_interruption_of_the_last_choice_takes_that_of_the_last_fold(
+    lake: Lake, houses: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relevant = Scorer.relevant
+
+    def in_folds(self: Scorer, base: Any, new: Any, rows: Any = None) -> Any:
+        if rows is None:
+            raise KeyboardInterrupt
+        return relevant(self, base, new, rows)
+
+    monkeypatch.setattr(Scorer, "relevant", in_folds)
+    found = lake.enrich(houses, "price")
+    assert found.stopped == "interrupted" and "income" in found.table.columns
 
 
 @pytest.mark.slow

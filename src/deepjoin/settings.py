@@ -286,7 +286,7 @@ class EnrichSettings:
     seed: int = 0
     #: The keys, if you know them: "id" joins columns of this name alone, "a=b" a column a of a
     #: table with the column b of the next.
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     #: Also use columns that give the target away.
     leaks: bool = False
     #: A column of yours with dates or numbers: of rows that a key meets, the latest that is not

@@ -154,6 +154,8 @@ class Gain:
     is_sure: bool
     #: Of each row, the error without the new columns, see `Scorer.cross_validated`.
     errors: Floats
+    #: The columns that were chosen in the last fold.
+    chosen: tuple[Feature, ...] = ()
 
 
 class Scorer:
@@ -322,6 +324,7 @@ class Scorer:
         Ctrl-C, the folds that were measured count, if any; also return why there are no more.
         """
         truth, before, after = [], [], []
+        last: tuple[Feature, ...] = ()
         stopped, longest = "", 0.0
         try:
             for number, (train, test) in enumerate(self._splits()):
@@ -338,6 +341,7 @@ class Scorer:
                 truth.append(self._y[test])
                 before.append(old)
                 after.append(fresh)
+                last = tuple(chosen)
                 longest = max(longest, perf_counter() - started)
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -355,7 +359,7 @@ class Scorer:
             middle, low, high = interval_of(nearer / spread)
             is_sure = low > 0
         scores = self._score(y, was), self._score(y, now)
-        return Gain(*scores, low, high, is_sure, errors), stopped
+        return Gain(*scores, low, high, is_sure, errors, last), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
