@@ -402,7 +402,7 @@ def test_pairs_that_decide_nothing_are_left_out_and_no_others(
     matches = CellMatches(columns, cells, values, unit_size * stored)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scores, "_COUNTED", 1 << 26 if counted else 0)
-        kept = matches.decisive(tau, error)
+        kept = matches.where(matches.decisive(tau, error))
     # What similarities may be in truth, if none is off by more than the error.
     noise = {one[:3]: unit_size * add for one, add in zip(found, off, strict=False)}
 

@@ -302,9 +302,8 @@ class SimilarCells:
         # What 8 bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
         needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
-        if needed is not matches:
-            matches = needed
-            error = self._cells.vectors.errors_of(matches.values) + SLACK
+        if not needed.all():
+            matches, error = matches.where(needed), error[needed]
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:
