@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import packing
+from deepjoin.arrays import Offsets, Strings, StringsWriter, load_offsets, shorten
 from deepjoin.packing import PackedArray, is_packed, load_numbers, pack
 
 NUMBERS = st.integers(0, (1 << 32) - 1) | st.integers(0, 3) | st.integers(70_000, 70_300)
@@ -56,6 +57,41 @@ def test_ascending_numbers_are_searched(
     asked = np.array([*wanted, *numbers[:20]], np.uint32)
     for side in ("left", "right"):
         assert np.array_equal(array.searchsorted(asked, side), plain.searchsorted(asked, side))
+
+
+@given(
+    steps=st.lists(st.integers(0, 40) | st.integers(0, 3000), max_size=400),
+    far=st.booleans(),
+    chosen=st.data(),
+)
+def test_offsets_read_as_they_were(
+    tmp_path: Path, steps: list[int], far: bool, chosen: st.DataObject
+) -> None:
+    plain = np.append(0, np.cumsum([*steps, *[70_000] * far])).astype(np.int64)
+    path = tmp_path / "x.offsets.npy"
+    Offsets.bases_of(path).unlink(missing_ok=True)
+    np.save(path, plain)
+    shorten(path)
+    offsets = load_offsets(path)
+    assert isinstance(offsets, Offsets) == (plain[-1] > 65_535 and not far)
+    assert np.array_equal(offsets, plain)
+    places = np.array(chosen.draw(st.lists(st.integers(-len(plain), len(plain) - 1))), int)
+    assert np.array_equal(offsets[places], plain[places])
+    assert np.array_equal(np.diff(offsets), np.diff(plain))
+    assert (offsets[0], offsets[-1], len(offsets)) == (0, plain[-1], len(plain))
+    for at in places.tolist():
+        assert offsets[at] == plain[at]
+
+
+def test_strings_with_short_offsets_are_read(tmp_path: Path) -> None:
+    texts = [f"{number} {'x' * (number % 60)}" for number in range(5000)]
+    with StringsWriter(tmp_path, "s") as writer:
+        writer.append(texts)
+    assert (tmp_path / "s.offsets.bases.npy").exists()
+    strings = Strings.load(tmp_path, "s")
+    assert strings.arrow().to_pylist() == texts == list(strings)
+    for numbers in (np.array([3, 4999, 0]), np.arange(0, 5000, 7)):
+        assert strings.take(numbers) == [texts[number] for number in numbers.tolist()]
 
 
 def test_numbers_of_one_block_cost_their_range(tmp_path: Path) -> None:

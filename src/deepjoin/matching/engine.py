@@ -1,6 +1,6 @@
 """Exact semantic search: the columns with the highest joinability by vectors, and the proof.
 
-One scan over 8-bit vectors finds every pair of cells that can match, with bounds; the postings
+One scan over rounded vectors finds every pair of cells that can match, with bounds; the postings
 turn them into bounds for every column; columns that can be among the best are measured with the
 encoder's own vectors, best bound first, until none is left that can reach the k-th.
 """

@@ -299,7 +299,7 @@ class SimilarCells:
     def _matches(self, pairs: Sequence[CandidatePairs], columns: Int) -> CellMatches:
         every = CandidatePairs.concatenate([CandidatePairs.none(), *pairs]).with_equal(self.equal)
         matches = CellMatches.of(every, self.segment.values, columns)
-        # What 8 bits leave open, a match or not, is computed again from the strings.
+        # What six bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
         needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
         if not needed.all():

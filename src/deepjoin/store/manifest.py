@@ -15,8 +15,8 @@ from deepjoin.read.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 
 #: Since 2, the manifest and every segment have checksums; since 3, some arrays are narrower,
-#: spellings are places of letters, and lists gaps; since 4, vectors have six bits. Earlier formats
-#: are read as well.
+#: spellings are places of letters, and lists gaps; since 4, vectors have six bits and some numbers
+#: are packed. Earlier formats are read as well.
 FORMAT = 4
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Folder of the index inside the folder of its tables, where no other place is chosen.

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from deepjoin.arrays import (
     Hashes,
     Int,
-    MappedFiles,
     Marks,
     expect_lookups,
     find_sorted,
@@ -63,8 +62,6 @@ class Segment:
         """Prepare for searches, which read little of each file, here and there."""
         for part in self._parts():
             for one in vars(part).values():
-                if isinstance(one, MappedFiles):
-                    one.expect_lookups()
                 for array in one if isinstance(one, tuple) else (one,):
                     expect_lookups(array)
 

@@ -19,9 +19,11 @@ from deepjoin.arrays import (
     StringsWriter,
     create_array,
     load_array,
+    load_offsets,
     narrow,
     prefetch,
     ranges,
+    shorten,
 )
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.canonical import hash_values
@@ -48,7 +50,7 @@ class ValueIndex:
     def __init__(self, folder: Path) -> None:
         self.hashes = load_array(folder / "value_hashes.npy")
         self.values = Strings.load(folder, "values")
-        self.posting_offsets = load_array(folder / "posting_offsets.npy")
+        self.posting_offsets = load_offsets(folder / "posting_offsets.npy")
         self.posting_columns = load_array(folder / "posting_columns.npy")
         self.column_offsets = load_array(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
@@ -202,7 +204,7 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
-        for name in ("posting_offsets", "posting_columns"):
-            narrow(self._folder / f"{name}.npy")
+        shorten(self._folder / "posting_offsets.npy")
+        narrow(self._folder / "posting_columns.npy")
         for name, more in PACKED.items():
             pack(self._folder / f"{name}.npy", more)
