@@ -493,7 +493,7 @@ def test_the_tables_behind_a_virtual_one_are_left_out(tmp_path: Path) -> None:
     assert rows(source.table("docs")) == [{"body": "hello"}]
 
 
-def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"SQLite format 3\0" + b"x" * 4096)
     with pytest.raises(DeepJoinError, match=r"sqlite:///.*a\.db: file is not a database\."):
@@ -561,11 +561,11 @@ def test_any_cells_make_a_column(cells: list[Any]) -> None:
         ("a\0b", False),
     ],
 )
-def test_databases_are_told_by_their_scheme(location: str, expected: bool) -> None:
+def test_databases_are_recognised_by_their_scheme(location: str, expected: bool) -> None:
     assert is_database(location) is expected
 
 
-def test_databases_are_told_by_their_first_bytes(tmp_path: Path) -> None:
+def test_databases_are_recognised_by_their_first_bytes(tmp_path: Path) -> None:
     run_sqlite(tmp_path / "a.xyz", "CREATE TABLE t (x)")
     run_duckdb(tmp_path / "b.xyz", "CREATE TABLE t (x INTEGER)")
     (tmp_path / "c.db").write_text("id,name\n")
@@ -579,7 +579,7 @@ def test_databases_are_told_by_their_first_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///no/such.db", "duckdb:///no/such.db", "sqlite://"])
-def test_missing_files_are_told(url: str) -> None:
+def test_missing_files_are_reported(url: str) -> None:
     with pytest.raises(DeepJoinError, match=r"No (SQLite|DuckDB) file '.*three slashes"):
         DatabaseSource(url)
 
@@ -668,13 +668,13 @@ def test_missing_drivers_are_named() -> None:
         DatabaseSource("postgresql+asyncpg://me:hunter2@db/shop")
 
 
-def test_unknown_dialects_are_told() -> None:
+def test_unknown_dialects_are_reported() -> None:
     with pytest.raises(DeepJoinError, match=r"Not a database URL: .*newsql\.driver") as caught:
         DatabaseSource("newsql+driver://me:hunter2@db/shop")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_file_that_sqlalchemy_cannot_open_is_told(tmp_path: Path) -> None:
+def test_a_file_that_sqlalchemy_cannot_open_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_text("no database at all")
     database = SqlalchemyDatabase(f"sqlite+pysqlite:///{path}")
@@ -725,7 +725,7 @@ def re_place(path: Path) -> str:
     return rf"sqlite(\+pysqlite)?:///{path}: "
 
 
-def test_a_locked_sqlite_file_is_told_with_what_to_do(
+def test_a_locked_sqlite_file_is_reported_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
@@ -820,7 +820,7 @@ def test_a_join_in_the_database_knows_tables_by_their_prefix(tmp_path: Path) -> 
         assert [(row[0], row[-1]) for row in connection.execute(statement)] == [(1, 3), (2, 2)]
 
 
-def test_patterns_that_leave_nothing_are_told(shop: tuple[str, Execute, str]) -> None:
+def test_patterns_that_leave_nothing_are_reported(shop: tuple[str, Execute, str]) -> None:
     url, *_ = shop
     source = DatabaseSource(url, Settings(include=("*.csv",)))
     assert not list(source.tables())
@@ -854,14 +854,14 @@ def test_the_key_of_a_file_is_not_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_address_without_a_number_for_its_port_is_told(tmp_path: Path) -> None:
+def test_an_address_without_a_number_for_its_port_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match="Not a database URL") as caught:
         SqlalchemyDatabase("sqlite+pysqlite://me:hunter2@db:port/shop")
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_databases_of_one_lake_are_told_apart(tmp_path: Path) -> None:
+def test_databases_of_one_lake_are_distinguished(tmp_path: Path) -> None:
     for name, letters in (("one", "abcde"), ("two", "cdefg")):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
             connection.execute("CREATE TABLE users (letter TEXT)")

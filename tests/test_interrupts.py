@@ -177,7 +177,7 @@ def test_the_status_is_that_of_the_signal_wherever_it_comes(lake_folder: Path, n
     assert interrupted(code, step, number, *search)[:2] == (STATUS[signal.Signals(number)], MESSAGE)
 
 
-def test_a_signal_while_an_error_is_told_ends_the_command(lake_folder: Path) -> None:
+def test_a_signal_while_an_error_is_reported_ends_the_command(lake_folder: Path) -> None:
     step = "deepjoin.cli:say"
     status, said, seconds = interrupted(STUCK, step, signal.SIGTERM, "info", lake_folder / "none")
     assert (status, said) == (143, MESSAGE)

@@ -404,7 +404,7 @@ def test_a_table_dropped_or_altered_after_the_listing(postgres_uri: str) -> None
 @pytest.mark.parametrize(
     ("cell", "says"), [("1 / (40000 - x)", "division by zero"), ("fail(x)", "no more")]
 )
-def test_a_view_that_fails_half_way_is_told_and_harms_nothing(
+def test_a_view_that_fails_half_way_is_reported_and_harms_nothing(
     postgres_uri: str, cell: str, says: str
 ) -> None:
     execute(
@@ -516,7 +516,7 @@ def test_text_of_a_database_without_an_encoding_is_mended() -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_connection_is_told(postgres_uri: str) -> None:
+def test_a_lost_connection_is_reported(postgres_uri: str) -> None:
     execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
     batches = iter(DatabaseSource(postgres_uri).table("public.big").open())
     next(batches)

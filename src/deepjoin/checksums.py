@@ -193,8 +193,10 @@ class BlockGuard:
         count = len(self.seen)
         if self.left == count:
             # The first block says what the others hold. Small files are read whole anyway.
-            is_small = len(self._pages) <= _SMALL
-            blocks = np.arange(count) if is_small else np.union1d(0, blocks)
+            if len(self._pages) <= _SMALL:
+                blocks = np.arange(count)
+            elif blocks[0] > 0:  # they are in ascending order
+                blocks = np.append(0, blocks)
             sums = self._checksums.of(self._name, len(self._pages))
             self._sums = None if sums is None else sums[1]
         if self._sums is None:

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.errors import UnreadableTable, unknown_name
-from deepjoin.joining.columns import free_name
 from deepjoin.joining.session import Session
-from deepjoin.joining.tables import JoinSide, SideColumn, SideTable
+from deepjoin.joining.tables import JoinSide, SideColumn, SideTable, free_name
 from deepjoin.model import Table
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.normalise.cells import seconds

@@ -6,15 +6,17 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import REPAIRED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.sql import literal
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # The most rows and bytes of a batch: rows may be wide.
 _ROWS = 65_536
@@ -47,6 +49,8 @@ def read_parquet(path: Path) -> Reading:
 
 
 def _open(path: Path) -> pq.ParquetFile:
+    import pyarrow.parquet as pq  # searches of other tables do without it
+
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
@@ -150,7 +154,7 @@ def _dictionaries(path: Path, file: pq.ParquetFile, rows: int) -> Iterator[_Dict
 def _page_header(data: bytes, most: int) -> tuple[int, int, int, int] | None:
     """Return the length of a dictionary page's header, its bytes packed and unpacked, its cells.
 
-    None for what is no such header, as in encrypted files; a page has at most so many bytes.
+    None if there is no such header, as in encrypted files; ``most`` bounds the bytes of a page.
     """
     try:
         fields, end = _thrift(data, 0)

@@ -223,7 +223,7 @@ class Root:
                 "What has a password or a token in it is neither a file nor a URL; a database is "
                 "named as in postgresql://user@host/name"
             )
-        # Only now: a name may contain brackets, and one that exists is no pattern.
+        # Only now: a name may contain brackets, and one that exists is not a pattern.
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])

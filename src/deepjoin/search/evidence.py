@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Marks, ranges
+from deepjoin.arrays import Double, Int, Marks, distinct, ranges
 from deepjoin.lazy import cached_property
 from deepjoin.matching.careful import AlikePairs, look_alike
 from deepjoin.matching.joinability import cardinality_of
@@ -245,7 +245,7 @@ def _kept(query: SearchQuery, one: ColumnMatch, kept: Marks) -> ColumnMatch:
     size = int(one.segment.values.sizes(np.array([one.column]))[0])
     semantic = one.semantic._replace(
         joinability=len(held) / len(query),
-        reverse=len(np.unique(held)) / size,
+        reverse=len(distinct(held)) / size,
         matched=len(held),
     )
     parts = one.cells[kept], held, one.similarities[kept]
