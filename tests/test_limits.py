@@ -153,7 +153,7 @@ def test_joins_hold_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit("1GiB") == "1.0 GiB"
     assert re.fullmatch(r"[\d.]+ [GT]iB", limit())
     for own, expected in (("96.0 GiB", "12.0 GiB"), ("4.5 GiB", "2.0 GiB"), ("1.0 GiB", "1.0 GiB")):
-        monkeypatch.setattr(session.Session, "_own_limit", lambda _, own=own: own)
+        monkeypatch.setattr(session.Session, "_limit", lambda _, own=own: own)
         assert limit() == expected
     with pytest.raises(DeepJoinError, match="`memory_limit` is 'much'; it must be a size such as"):
         session.Session("much")
