@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.enriching.features import rank_correlation
-from deepjoin.normalise.distinct import canonical_all
+from deepjoin.normalise.cells import canonical_all
 from deepjoin.read.frames import as_columns
 from deepjoin.store.open_index import OpenIndex
 
