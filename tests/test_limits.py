@@ -35,7 +35,7 @@ needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="
         (ValueError("no"), None),
     ],
 )
-def test_limits_are_told_from_other_errors(error: Exception, said: str | None) -> None:
+def test_limits_are_distinguished_from_other_errors(error: Exception, said: str | None) -> None:
     limit = resource_limit(error)
     assert (None if limit is None else str(limit)) == said
 

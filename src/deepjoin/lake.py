@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
-    from deepjoin.search.stores import OpenStore
+    from deepjoin.search.context import OpenStore
 
 Outcome = TypeVar("Outcome")
 #: One end of a join that somebody accepts or rejects.
@@ -701,7 +701,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.enriching.enrich import enrich
 
-        chosen = settings or EnrichSettings()
+        chosen = EnrichSettings() if settings is None else settings
         return enrich(self, table, target, depth, chosen, progress or no_progress)
 
     def relations(self, *, least: float = 0.5, across: bool = False) -> Relations:

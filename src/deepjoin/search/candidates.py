@@ -231,7 +231,7 @@ class SimilarCells:
         """Sum over the query's cells what the best pair of each counts, for every column.
 
         Each cell that was looked up stands for ``scale`` cells of the query; equal cells are
-        all counted. Columns that are no part of the lake, or of the query's own table, have 0.
+        all counted. Columns that are not part of the lake, or of the query's own table, have 0.
         """
         index = self.segment.values
         pairs = self._known
@@ -299,7 +299,7 @@ class SimilarCells:
     def _matches(self, pairs: Sequence[CandidatePairs], columns: Int) -> CellMatches:
         every = CandidatePairs.concatenate([CandidatePairs.none(), *pairs]).with_equal(self.equal)
         matches = CellMatches.of(every, self.segment.values, columns)
-        # What 8 bits leave open, a match or not, is computed again from the strings.
+        # What six bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
         needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
         if not needed.all():

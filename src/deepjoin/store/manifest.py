@@ -15,8 +15,9 @@ from deepjoin.read.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 
 #: Since 2, the manifest and every segment have checksums; since 3, some arrays are narrower,
-#: spellings are places of letters, and lists gaps. Earlier formats are read as well.
-FORMAT = 3
+#: spellings are places of letters, and lists gaps; since 4, vectors have six bits and some numbers
+#: are packed. Earlier formats are read as well.
+FORMAT = 4
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Folder of the index inside the folder of its tables, where no other place is chosen.
 DEFAULT = ".deepjoin"
@@ -129,7 +130,7 @@ def is_index(folder: Path) -> bool:
     content = manifest_bytes(folder)
     if not (folder / MANIFEST).is_file() or is_index_manifest(content):
         return is_index_manifest(content)
-    # A manifest cut short, alone in its folder, is no table: it is what is left of an index.
+    # A manifest cut short, alone in its folder, is not a table but what is left of an index.
     try:
         json.loads(content)
     except ValueError:

@@ -19,12 +19,15 @@ from deepjoin.arrays import (
     StringsWriter,
     create_array,
     load_array,
+    load_offsets,
     narrow,
     prefetch,
     ranges,
+    shorten,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.values.postings import Postings
 from deepjoin.store.values.spellings import spelled_as, stored_spellings
 
@@ -36,6 +39,9 @@ _NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
+#: What of it is packed, since searches read it for hits alone, and how much larger each number is
+#: stored: so a spelling that is the value's own is 0.
+PACKED = {"cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
 
 
 class ValueIndex:
@@ -44,12 +50,13 @@ class ValueIndex:
     def __init__(self, folder: Path) -> None:
         self.hashes = load_array(folder / "value_hashes.npy")
         self.values = Strings.load(folder, "values")
-        self.posting_offsets = load_array(folder / "posting_offsets.npy")
+        self.posting_offsets = load_offsets(folder / "posting_offsets.npy")
         self.posting_columns = load_array(folder / "posting_columns.npy")
         self.column_offsets = load_array(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
-        self.cell_values, self.cell_counts, self.cell_rows, self.cell_spellings = (
-            load_array(folder / f"{name}.npy") for name in FORWARD
+        self.cell_values = load_array(folder / "cell_values.npy")
+        self.cell_counts, self.cell_rows, self.cell_spellings = (
+            load_numbers(folder / f"{name}.npy", more) for name, more in PACKED.items()
         )
 
     @property
@@ -84,9 +91,8 @@ class ValueIndex:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a version before format 3 wrote it, which made no number narrow."""
-        offsets = self.posting_offsets
-        return bool(offsets.dtype == np.int64 and offsets[-1] < 1 << 32)
+        """Whether a version before format 4 wrote it, which packed nothing."""
+        return not isinstance(self.cell_counts, PackedArray)
 
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
@@ -103,13 +109,13 @@ class ValueIndex:
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
         start, stop = self.posting_offsets[value], self.posting_offsets[value + 1]
-        return np.asarray(self.posting_columns[start:stop])
+        return np.asarray(self.posting_columns[start:stop], np.int32)
 
     def holders(self, values: Int, frequency: Int) -> Int32:
         """Return the columns that hold each value, one value after the other."""
         starts = np.asarray(self.posting_offsets[values], np.int64)
         prefetch(self.posting_columns, starts, frequency)
-        return np.asarray(self.posting_columns[ranges(starts, frequency)])
+        return np.asarray(self.posting_columns[ranges(starts, frequency)], np.int32)
 
     def sizes(self, columns: Integers) -> Int:
         """Return the number of distinct values of each of these columns."""
@@ -202,5 +208,7 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
-        for name in ("posting_offsets", "cell_counts", "cell_rows"):
-            narrow(self._folder / f"{name}.npy")
+        shorten(self._folder / "posting_offsets.npy")
+        narrow(self._folder / "posting_columns.npy")
+        for name, more in PACKED.items():
+            pack(self._folder / f"{name}.npy", more)
