@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin.joining.entry import JoinWarning
-from deepjoin.matching import formats, steps
+from deepjoin.matching import formats, steps, units
 from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
 from deepjoin.matching.steps import ProgramStep
 
@@ -34,7 +34,16 @@ STEPS = [
     *(steps.NO_ZEROS, steps.NO_TAGS, steps.NO_MIDDLE, steps.FIRST_LAST, steps.NO_SUFFIX),
     *(steps.SQUASHED, steps.NO_SCHEME, steps.TITLE.then(steps.FIRST_LAST)),
     steps.split(" ", -1).then(steps.begin(1)),
-    *(formats.NUMBER, formats._HEX, formats._BINARY),
+    *(formats.NUMBER, formats._HEX, formats._BINARY, steps.ROMAN, formats.PLAIN_DATE),
+    *(formats.months_in(language) for language in ("French", "German", "Spanish")),
+    *(units.FEET, units.HOURS, units.MINUTES, units.FIRST_NUMBER),
+    *(make("%Y-%m-%d %H:%M:%S") for make in formats._COUNTED.values()),
+]
+#: Cells that the steps above change.
+WRITTEN = [
+    *("5'7\"", "6 ft 1 in", "12 feet", "1:02:03", "59:07", "9:5", "1,250.5 kg", "VII", "xix"),
+    *("Thursday, September 9th, 2021", "9. März 2021", "1 août 2020", "3 de mayo de 1999"),
+    *("2021-09-09T22:02:00.5Z", "1631145600", "1631145600123", "44448", "99999"),
 ]
 
 
@@ -65,6 +74,13 @@ def test_a_step_gives_the_same_text_in_python_sql_and_pandas(
     # DuckDB trims other kinds of spaces too, unless the characters are given.
     assert in_sql(step, cells) == expected
     assert in_pandas(step, cells) == expected
+
+
+def test_dates_units_and_numerals_are_the_same_in_python_sql_and_pandas() -> None:
+    for step in STEPS:
+        expected = [step(cell) for cell in WRITTEN]
+        assert in_sql(step, WRITTEN) == expected, step.words
+        assert in_pandas(step, WRITTEN) == expected, step.words
 
 
 @pytest.mark.parametrize(
@@ -101,6 +117,27 @@ def found(left: list[str], right: list[str]) -> list[Rewriting]:
         (["3", "7", "18", "40"], ["0.9144", "5.4864", "2.1336", "12.192"], "feet to metres"),
         (["(244) 655-094", "(308) 916-545", "(623) 599-749"],
          ["244.655.094", "308.916.545", "623.599.749"], "letters and digits"),
+        (["2021-09-09", "2020-03-01", "2019-11-30"],
+         ["Sunday, March 1st, 2020", "Saturday, November 30th, 2019",
+          "Thursday, September 9th, 2021"], "without weekday"),
+        (["2021-09-09", "2020-03-01", "2019-12-30"],
+         ["30. Dezember 2019", "9. September 2021", "1. März 2020"], "in German"),
+        (["1631145600", "1583020800", "1575072000"],
+         ["2020-03-01", "2019-11-30", "2021-09-09"], "seconds since 1970"),
+        (["44448", "43891", "43799"], ["03/01/2020", "11/30/2019", "09/09/2021"], "Excel"),
+        (["2021-09", "2020-03", "2019-11"], ["Mar-20", "Nov-19", "Sep-21"], "%b-%y"),
+        (["2021-09-09", "2020-03-01", "2019-11-30"], ["Q1 2020", "Q4 2019", "Q3 2021"],
+         "the quarter"),
+        (["2021-09-09T22:02:00Z", "2020-03-01T10:00:00Z", "2019-11-30T23:59:59Z"],
+         ["03/01/2020", "11/30/2019", "09/09/2021"], "%m/%d/%Y"),
+        (["5025", "75", "12345"], ["1:23:45", "0:01:15", "3:25:45"], "as seconds"),
+        ([f"{at // 12}'{at % 12}\"" for at in range(60, 72)],
+         [f"{at * 2.54:.0f} cm" for at in range(60, 72)], "inches to centimetres"),
+        (["70 kg", "81 kg", "93 kg"], ["154.3 lb", "178.6 lb", "205.0 lb"], "kilograms to pounds"),
+        (["0.771", "0.05", "0.314"], ["5.0%", "31.4%", "77.1%"], "hundredth"),
+        (["I", "IV", "IX", "XL"], ["4", "40", "1", "9"], "Roman numeral"),
+        (["Anna Smith", "John Doe", "Kim Lee"],
+         ["jdoe@acme.org", "asmith@acme.org", "klee@acme.org"], "then '@acme.org'"),
     ],
 )  # fmt: skip
 def test_programs_are_found(left: list[str], right: list[str], words: str) -> None:
@@ -129,10 +166,22 @@ def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
         (["a"], ["b"]),
         ([], ["b"]),
         (["x", "y", "z"], []),
+        # The first digit of every year is 2: that makes no quarter of it.
+        (["2021/x", "2020/y", "2022/z", "2023/a"], ["Q2 2021", "Q1 2021", "Q2 2020", "Q4 2020",
+                                                    "Q3 2022", "Q4 2022", "Q1 2023", "Q3 2023"]),
     ],
-)
+)  # fmt: skip
 def test_chance_is_no_program(left: list[str], right: list[str]) -> None:
     assert found(left, right) == []
+
+
+def test_a_second_program_leaves_alone_what_the_first_has_matched() -> None:
+    left = ["Germany", "France", "Italy", "Spain", "Poland", "Austria", "Brazil", "Canada",
+            "Mexico", "Norway", "Sweden", "Finland", "Greece", "Turkey", "Egypt", "Japan",
+            "Switzerland", "China"]  # fmt: skip
+    right = ["DEU", "FRA", "ITA", "ESP", "POL", "AUT", "BRA", "CAN", "MEX", "NOR", "SWE", "FIN",
+             "GRC", "TUR", "EGY", "JPN", "CHE", "CHN"]  # fmt: skip
+    assert [one.program.text for one in found(left, right)] == ["left: the first 3 characters"]
 
 
 def test_a_program_says_how_many_values_share_a_match() -> None:

@@ -1,16 +1,13 @@
-"""Programs for numbers, units, dates and names of months: what text operations cannot express."""
+"""Programs for numbers, dates and names of months: what text operations cannot express."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-import numpy as np
-
-from deepjoin.arrays import Double, Int
-from deepjoin.matching.steps import WHOLE, ProgramStep, replaced
+from deepjoin.matching.steps import ROMAN, WHOLE, ProgramStep, joined, lookup, replaced
 from deepjoin.read.sql import literal
 
 _MONTHS = (
@@ -24,7 +21,13 @@ _DATES = (
     "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%m-%d-%y", "%d-%m-%y", "%d %b %Y", "%d %B %Y",
     "%b %d %Y", "%B %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%Y-%b-%d",
     "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M",
-    "%Y%m%d%H%M%S", "%b %d %Y %H:%M:%S",
+    "%Y%m%d%H%M%S", "%b %d %Y %H:%M:%S", "%d %B, %Y", "%Y-%j", "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M", "%d %b %Y %H:%M:%S",
+)  # fmt: skip
+#: Ways to write a month of a year.
+_MONTHLY = (
+    "%Y-%m", "%m/%Y", "%Y/%m", "%m-%Y", "%b-%y", "%b %y", "%b-%Y", "%b %Y", "%B %Y", "%B, %Y",
+    "%Y%m",
 )  # fmt: skip
 _TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%I %p", "%H%M")
 #: Parts of a date that the other column may have instead of the whole.
@@ -33,10 +36,12 @@ _PARTS = {
     "%b": "the short name of the month", "%a": "the short weekday", "%Y-%m": "year and month",
     "%m/%Y": "month and year", "%B %Y": "month and year", "%b %Y": "month and year",
     "%B %d": "month and day", "%b %d": "month and day", "%d %B": "day and month",
+    "%G-W%V": "the ISO week", "%b-%y": "month and year", "%Y-%m-%d": "the day",
 }  # fmt: skip
 #: Cells that must follow a format before it counts as the column's own.
 _MOSTLY = 0.8
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+#: Cells that tell whether a format is worth trying on the others.
+_FIRST = 10
 
 NUMBER = (
     replaced("[^0-9.-]", "", "the number", 1.0)
@@ -46,57 +51,123 @@ NUMBER = (
 )
 NUMBER = ProgramStep("the number as such", NUMBER.run, NUMBER.sql, NUMBER.pandas, 1.0)
 
-#: Factor, offset and words of conversions between units; the inverse of each is tried as well.
-_UNITS = (
-    (0.3048, 0, "feet to metres"), (2.54, 0, "inches to centimetres"),
-    (25.4, 0, "inches to millimetres"), (0.0254, 0, "inches to metres"),
-    (30.48, 0, "feet to centimetres"), (12, 0, "feet to inches"), (3, 0, "yards to feet"),
-    (0.9144, 0, "yards to metres"), (1.609344, 0, "miles to kilometres"),
-    (1609.344, 0, "miles to metres"), (5280, 0, "miles to feet"), (1.852, 0, "knots to km/h"),
-    (2.2369362920544, 0, "m/s to mph"), (3.6, 0, "m/s to km/h"),
-    (28.349523125, 0, "ounces to grams"), (0.45359237, 0, "pounds to kilograms"),
-    (453.59237, 0, "pounds to grams"), (16, 0, "pounds to ounces"),
-    (29.5735295625, 0, "fluid ounces to millilitres"),
-    (33.8140227018, 0, "litres to fluid ounces"), (3.785411784, 0, "gallons to litres"),
-    (8, 0, "cups to fluid ounces"), (236.5882365, 0, "cups to millilitres"),
-    (0.092903, 0, "square feet to square metres"), (9, 0, "square yards to square feet"),
-    (43560, 0, "acres to square feet"), (0.40468564224, 0, "acres to hectares"),
-    (2.589988110336, 0, "square miles to square kilometres"),
-    (10, 0, "a tenth of the unit"), (100, 0, "a hundredth of the unit"),
-    (1000, 0, "a thousandth of the unit"), (1024, 0, "a 1,024th of the unit"),
-    (60, 0, "hours to minutes"), (3600, 0, "hours to seconds"), (24, 0, "days to hours"),
-    (1.8, 32, "Celsius to Fahrenheit"), (1, 273.15, "Celsius to kelvin"),
-    (57.29577951308, 0, "radians to degrees"),
-)  # fmt: skip
+#: A date without its weekday, st, nd, rd and th, the dot behind its day, and its time zone.
+PLAIN_DATE = (
+    replaced(
+        "^(?i:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?i:day)?,? +", "", "the date"
+    )
+    .then(replaced(r"([0-9])(?:(?i:st|nd|rd|th)|\.)([ ,])", r"\1\2", "", 0.0))
+    .then(replaced(r"(?:\.[0-9]+)?(?:Z|[+-]00:?00)$", "", "", 0.0))
+)
+PLAIN_DATE = ProgramStep(
+    "the date without weekday, ordinals and time zone",
+    *(PLAIN_DATE.run, PLAIN_DATE.sql, PLAIN_DATE.pandas, 0.3),
+)
+_LANGUAGES = {
+    language: tuple(words.split())
+    for language, words in {
+        "German": "januar februar märz april mai juni juli august september oktober november "
+        "dezember",
+        "French": "janvier février mars avril mai juin juillet août septembre octobre novembre "
+        "décembre",
+        "Spanish": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
+        "diciembre",
+        "Italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre "
+        "novembre dicembre",
+        "Portuguese": "janeiro fevereiro março abril maio junho julho agosto setembro outubro "
+        "novembro dezembro",
+        "Dutch": "januari februari maart april mei juni juli augustus september oktober november "
+        "december",
+    }.items()
+}
+
+
+def months_in(language: str) -> ProgramStep:
+    """Write the months of a language in English."""
+    made = PLAIN_DATE
+    if language in ("Spanish", "Portuguese"):
+        made = made.then(replaced(" de ", " ", "", 0.0))
+    for word, english in zip(_LANGUAGES[language], _MONTHS, strict=True):
+        if word != english:
+            pattern = f"[{word[0].upper()}{word[0]}]{word[1:]}"
+            made = made.then(replaced(pattern, english.capitalize(), "", 0.0))
+    return ProgramStep(f"the date in {language}", made.run, made.sql, made.pandas, 0.4)
+
+
+class _Reading(NamedTuple):
+    """How the dates of a column are written: what is cleaned first, then the format."""
+
+    cleaned: ProgramStep
+    shape: str
+
+    def write(self, to: str, words: str = "") -> ProgramStep:
+        """Read the date and write it in another way."""
+        step = _reread(self.shape, to, words)
+        return step if self.cleaned is WHOLE else self.cleaned.then(step)
 
 
 def format_steps(left: list[str], right: list[str]) -> Iterator[tuple[ProgramStep, ProgramStep]]:
     """Propose what to do with both sides: read numbers, dates, times, names of months."""
     if _mostly_numbers(left) and _mostly_numbers(right):
         yield NUMBER, NUMBER
-    for kind, formats in (("%Y-%m-%d %H:%M:%S", _DATES), ("%H:%M:%S", _TIMES)):
-        mine, theirs = (_formats_of(side, formats) for side in (left, right))
-        # 03/04/2020 has two readings; 03/13/2020 in the same column leaves one of them.
-        for one in mine:
-            for other in theirs:
-                if one != other:
-                    yield _reread(one, kind), _reread(other, kind)
-            if kind.startswith("%Y"):
-                for part, words in _PARTS.items():
-                    yield _reread(one, part, words), WHOLE
-        for other in theirs if kind.startswith("%Y") else ():
-            for part, words in _PARTS.items():
-                yield WHOLE, _reread(other, part, words)
-    for words, table in _tables().items():
-        for step in (lookup(words, table),):
-            if any(step(cell) is not None for cell in left[:50]):
-                yield step, WHOLE
-            if any(step(cell) is not None for cell in right[:50]):
-                yield WHOLE, step
+    sides = left, right
+    for mine, theirs, is_left in ((0, 1, True), (1, 0, False)):
+        for step, other in _date_steps(sides[mine], sides[theirs], both=is_left):
+            yield (step, other) if is_left else (other, step)
+        for step in _TABLES:
+            if any(step(cell) is not None for cell in sides[mine][:50]):
+                yield (step, WHOLE) if is_left else (WHOLE, step)
     if _mostly_numbers(left) or _mostly_numbers(right):
         for step in (_HEX, _BINARY):
             yield step, WHOLE
             yield WHOLE, step
+
+
+def _date_steps(
+    cells: list[str], others: list[str], both: bool
+) -> Iterator[tuple[ProgramStep, ProgramStep]]:
+    """Propose how to read the dates and times of one column; ``both``: and those of the other."""
+    dates = _readings_of(cells, _DATES)
+    months = _readings_of(cells, _MONTHLY)
+    if both:
+        for kind, mine, formats in (
+            ("%Y-%m-%d %H:%M:%S", dates, _DATES),
+            ("%Y-%m", months, _MONTHLY),
+            ("%H:%M:%S", _readings_of(cells, _TIMES), _TIMES),
+        ):
+            # 03/04/2020 has two readings; 03/13/2020 in the same column leaves one of them.
+            for one in mine:
+                for other in _readings_of(others, formats):
+                    if one != other:
+                        timed = kind.startswith("%Y") and ("%H" in one.shape) != (
+                            "%H" in other.shape
+                        )
+                        to = "%Y-%m-%d" if timed else kind
+                        yield one.write(to), other.write(to)
+    for one in dates:
+        for part, words in _PARTS.items():
+            yield one.write(part, words), WHOLE
+    quarterly = sum(bool(re.search("[Qq][1-4]", cell)) for cell in others[:50])
+    if quarterly >= _MOSTLY * len(others[:50]):
+        for one in (*dates, *months):
+            year, month = one.write("%Y"), one.write("%m")
+            quarter = month.then(_QUARTER)
+            for parts in _QUARTERS:
+                made = [{"Y": year, "q": quarter}.get(part, part) for part in parts]
+                yield joined(made, 1.5), WHOLE
+    yield from _counted_dates(cells, others)
+
+
+def _counted_dates(
+    cells: list[str], others: list[str]
+) -> Iterator[tuple[ProgramStep, ProgramStep]]:
+    """Propose to read numbers as dates where the other column has dates."""
+    for pattern, make in _COUNTED.items():
+        if not all(re.fullmatch(pattern, cell.strip(" ")) for cell in cells[:_FIRST]):
+            continue
+        for other in _readings_of(others, _DATES):
+            to = "%Y-%m-%d %H:%M:%S" if "%H" in other.shape else "%Y-%m-%d"
+            yield make(to), other.write(to)
 
 
 def _mostly_numbers(cells: list[str]) -> bool:
@@ -106,12 +177,30 @@ def _mostly_numbers(cells: list[str]) -> bool:
     return bool(some) and good >= _MOSTLY * len(some)
 
 
-def _formats_of(cells: list[str], formats: tuple[str, ...]) -> list[str]:
+def _readings_of(cells: list[str], formats: tuple[str, ...]) -> list[_Reading]:
+    """Find the formats that the dates of a column follow, as they are or cleaned."""
     some = cells[:500]
     if not some or not all(re.search("[0-9]", cell) for cell in some[:5]):
         return []
+    if (plain := _shapes_of(some, formats)) or formats is _TIMES:
+        return [_Reading(WHOLE, one) for one in plain]
+    text = " ".join(some[:50]).lower()
+    known = [
+        months_in(language) for language, words in _LANGUAGES.items()
+        if any(word in text for word in words)
+    ]  # fmt: skip
+    for step in (PLAIN_DATE, *known):
+        cleaned = [step(cell) or "" for cell in some]
+        if cleaned != some and (shapes := _shapes_of(cleaned, formats)):
+            return [_Reading(step, one) for one in shapes]
+    return []
+
+
+def _shapes_of(some: list[str], formats: tuple[str, ...]) -> list[str]:
     found = []
     for one in formats:
+        if not any(_parsed(cell, one) is not None for cell in some[:_FIRST]):
+            continue
         good = sum(_parsed(cell, one) is not None for cell in some)
         if good >= _MOSTLY * len(some) and (good == len(some) or good >= 5):
             found.append((good, one))
@@ -143,30 +232,71 @@ def _reread(shape: str, to: str, words: str = "") -> ProgramStep:
     )
 
 
-def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
-    """Look a text up in a table, whatever its case."""
-    known = dict(table)
-    keys, values = (", ".join(map(literal, side)) for side in (known.keys(), known.values()))
-    return ProgramStep(
-        words,
-        lambda cell: known.get(cell.strip(" ").lower()),
-        f"map([{keys}], [{values}])[lower(trim({{x}}, ' '))]",
-        f'{{x}}.str.strip(" ").str.lower().map({known!r})',
-        1.5,
-    )
+_NUMBERS = {str(at): name for at, name in enumerate(_MONTHS, 1)}
+_TABLES = (
+    lookup("the number of the month", {name: at for at, name in _NUMBERS.items()}),
+    lookup("the number of the abbreviated month", {name[:3]: at for at, name in _NUMBERS.items()}),
+    lookup("the short name of the month", {name: name[:3] for name in _MONTHS}),
+    lookup(
+        "the two-digit number of the month",
+        {name: at.rjust(2, "0") for at, name in _NUMBERS.items()},
+    ),
+    lookup("the short name of the weekday", {name: name[:3] for name in _DAYS}),
+    ROMAN,
+)
+_QUARTER = lookup("the quarter", {f"{month:02}": str((month + 2) // 3) for month in range(1, 13)})
+#: Ways to write a quarter: Y is the year, q the quarter.
+_QUARTERS = (
+    ("Q", "q", " ", "Y"), ("Y", "Q", "q"), ("Y", "-Q", "q"), ("Y", " Q", "q"), ("Q", "q", "-", "Y"),
+    ("Q", "q", "/", "Y"), ("Q", "q"),
+)  # fmt: skip
 
 
-def _tables() -> dict[str, dict[str, str]]:
-    numbers = {str(at): name for at, name in enumerate(_MONTHS, 1)}
-    return {
-        "the number of the month": {name: at for at, name in numbers.items()},
-        "the number of the abbreviated month": {name[:3]: at for at, name in numbers.items()},
-        "the short name of the month": {name: name[:3] for name in _MONTHS},
-        "the two-digit number of the month": {
-            name: at.rjust(2, "0") for at, name in numbers.items()
-        },
-        "the short name of the weekday": {name: name[:3] for name in _DAYS},
-    }
+def _counted(
+    words: str, pattern: str, first: datetime, unit: str, sql: str
+) -> Callable[[str], ProgramStep]:
+    """Make steps that read a count of days, seconds or milliseconds as a date."""
+
+    def written(to: str) -> ProgramStep:
+        def run(cell: str) -> str | None:
+            text = cell.strip(" ")
+            if not re.fullmatch(pattern, text):
+                return None
+            each = {"D": timedelta(days=1), "s": timedelta(seconds=1)}
+            moment = first + int(text) * each.get(unit, timedelta(milliseconds=1))
+            return moment.strftime(to)
+
+        number = "CAST(trim({x}, ' ') AS BIGINT)"
+        origin = f', origin="{first:%Y-%m-%d}"' if unit == "D" else ""
+        return ProgramStep(
+            words, run,
+            f"CASE WHEN regexp_full_match(trim({{x}}, ' '), {literal(pattern)}) "
+            f"THEN strftime({sql.format(number=number)}, {literal(to)}) END",
+            f'pd.to_datetime(pd.to_numeric({{x}}.str.strip(" ").where({{x}}.str.strip(" ")'
+            f".str.fullmatch({pattern!r}))), unit={unit!r}{origin}).dt.strftime({to!r})",
+            1.0,
+        )  # fmt: skip
+
+    return written
+
+
+_EPOCH = datetime(1970, 1, 1)
+#: What counts of days and seconds look like, and how they are read.
+_COUNTED = {
+    "[0-9]{9,10}": _counted(
+        "the date of the seconds since 1970", "[0-9]{9,10}", _EPOCH, "s",
+        "make_timestamp({number} * 1000000)",
+    ),
+    "[0-9]{12,13}": _counted(
+        "the date of the milliseconds since 1970", "[0-9]{12,13}", _EPOCH, "ms",
+        "make_timestamp({number} * 1000)",
+    ),
+    "[0-9]{5}": _counted(
+        "the date of the days since 1900 (Excel)", "[0-9]{5}",
+        datetime(1899, 12, 30),
+        "D", "DATE '1899-12-30' + CAST({number} AS INTEGER)",
+    ),
+}  # fmt: skip
 
 
 def _whole(cell: str) -> int | None:
@@ -192,68 +322,3 @@ _BINARY = ProgramStep(
     '.map(lambda text: format(int(text), "b"), na_action="ignore")',
     1.5,
 )
-
-
-def unit_pairs(left: list[str], right: list[str]) -> tuple[ProgramStep, Int, Int] | None:
-    """Find the conversion of units that maps most numbers of the left to the right.
-
-    The right numbers are rounded, so they are compared up to the last digit they have.
-    """
-    mine, _ = _numbers(left)
-    theirs, digits = _numbers(right)
-    known, others = np.flatnonzero(~np.isnan(mine)), np.flatnonzero(~np.isnan(theirs))
-    if len(known) < 3 or len(others) < 3 or len(known) < _MOSTLY * len(left):
-        return None
-    order = others[np.argsort(theirs[others], kind="stable")]
-    goals, slack = theirs[order], digits[order]
-    best: tuple[int, ProgramStep, Int, Int] | None = None
-    for factor, offset, words in _conversions():
-        wanted = mine[known] * factor + offset
-        at = np.searchsorted(goals, wanted)
-        near = np.stack([np.clip(at - 1, 0, len(goals) - 1), np.clip(at, 0, len(goals) - 1)])
-        away = np.abs(goals[near] - wanted)
-        place = near[away.argmin(axis=0), np.arange(len(wanted))]
-        allowed = np.maximum(slack[place], np.abs(wanted) * 2e-5)
-        hit = np.abs(goals[place] - wanted) <= allowed
-        # By chance a number would meet one of the column's if those lie close together.
-        spread = (goals[-1] - goals[0]) or 1.0
-        if 2 * allowed.mean() * len(goals) / spread > 0.2:
-            continue
-        count = len(np.unique(place[hit]))
-        integral = bool(np.all(goals == np.rint(goals)) and factor in (10, 100, 1000, 1, 24, 60))
-        if count >= 3 and hit.mean() >= 0.8 and not integral and (best is None or count > best[0]):
-            decimals = Counter(np.rint(-np.log10(2 * slack[place[hit]])).astype(int).tolist())
-            step = _conversion(factor, offset, words, decimals.most_common(1)[0][0])
-            best = count, step, known[hit], order[place[hit]]
-    return None if best is None else best[1:]
-
-
-def _conversions() -> Iterator[tuple[float, float, str]]:
-    for factor, offset, words in _UNITS:
-        yield factor, offset, words
-        one, _, other = words.partition(" to ")
-        back = f"{other} to {one}" if other else f"{factor:,} times the unit"
-        yield 1 / factor, -offset / factor, back
-
-
-def _numbers(cells: list[str]) -> tuple[Double, Double]:
-    """Read numbers, and half a unit of their last digit."""
-    values, slack = np.full((2, len(cells)), np.nan)
-    for at, cell in enumerate(cells):
-        text = cell.strip(" ").replace(",", "")
-        if len(text) < 30 and _NUMBER.fullmatch(text) and "e" not in text.lower():
-            values[at] = float(text)
-            slack[at] = 0.51 * 10.0 ** -len(text.partition(".")[2])
-    return values, slack
-
-
-def _conversion(factor: float, offset: float, words: str, decimals: int) -> ProgramStep:
-    plus = f" + {offset:.10g}" if offset else ""
-    return ProgramStep(
-        words,
-        lambda cell: f"{round(float(cell.replace(',', '')) * factor + offset, decimals):.12g}",
-        f"round(TRY_CAST(replace({{x}}, ',', '') AS DOUBLE) * {factor:.12g}{plus}, {decimals})",
-        f'(pd.to_numeric({{x}}.str.replace(",", ""), errors="coerce") * {factor:.12g}{plus})'
-        f".round({decimals})",
-        1.5,
-    )

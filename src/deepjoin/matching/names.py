@@ -122,6 +122,16 @@ def split_key(name: str) -> tuple[str, bool]:
     return "".join(words), is_key
 
 
+def names_one_key(name: str, other: str) -> bool:
+    """Check whether two names are one, and say of a key whose it is or which one.
+
+    >>> names_one_key("Key_1_2", "key 1_2"), names_one_key("id", "ID"), names_one_key("age", "age")
+    (True, False, False)
+    """
+    words = key_words(name)
+    return words == key_words(other) and 0 < len(_KEY_WORDS.intersection(words)) < len(set(words))
+
+
 class Role(IntFlag):
     """What the words of a name say, besides what it is called."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -22,26 +22,34 @@ import numpy as np
 from deepjoin.arrays import Int
 from deepjoin.matching import steps
 from deepjoin.matching.candidates import GramSpace
-from deepjoin.matching.formats import format_steps, unit_pairs
+from deepjoin.matching.formats import format_steps
 from deepjoin.matching.steps import WHOLE, ProgramStep
+from deepjoin.matching.units import unit_pairs
 from deepjoin.model import Program
 from deepjoin.normalise.canonical import canonical
-from deepjoin.read.sql import literal
 
 #: Example pairs that programs are made from, and the lengths of texts they are made for.
 _EXAMPLES, _SOURCE, _TARGET = 150, 200, 120
 #: Partial programs kept while a target is taken apart; programs kept of an example.
 _BEAM, _KEPT = 16, 6
+#: The longest constant text that may end all values, and where one may begin.
+_ENDING, _ENDING_STARTS = 20, re.compile(r"(?<=[^\W_])[^\w\s](?=[^\W_])")
 #: Cells of which a step, and a column, remember what was made.
 _REMEMBERED = 1 << 11
 #: Programs that are run over (a part of) the column, and the size of that part.
 _TRIED, _SAMPLE = 60, 400
 #: Programs of one pair of columns, and the share of the values that one must explain.
 _PROGRAMS, _SHARE = 3, 0.25
+#: The most that a program may reach of what an earlier one has reached.
+_TAKEN = 0.3
+#: Constant letters and digits in the words of a program.
+_CONSTANT = re.compile(r"'[^']*[A-Za-z0-9][^']*'(?:,|$)")
 #: The share of equal values from which a program must not map many values to one.
 _ALIKE = 0.2
 #: The least share of the cells that is compared where both sides are cut.
 _KEPT_TEXT = 0.3
+#: How many times fewer proposed pairs are than values, for these to be looked at first.
+_FEWER = 4
 #: Values that both sides may need to be freed of.
 _BOTH = (steps.SQUASHED, steps.DIGITS, steps.TITLE, steps.BRACKETED, steps.FIRST_LAST)
 
@@ -97,6 +105,17 @@ class _Sides:
                 met.append((row, held))
         return met
 
+    def holds_for(self, one: _Candidate, pairs: Sequence[tuple[int, int]]) -> bool:
+        """Check whether a candidate makes two left values, or more, what their partners are."""
+        rows = set[int]()
+        for row, other in pairs:
+            mine, theirs = one.left(self.cells[0][row]), one.right(self.cells[1][other])
+            if mine and theirs and self._canonical(mine) == self._canonical(theirs):
+                rows.add(row)
+                if len(rows) > 1:
+                    return True
+        return False
+
     def kept(self, one: _Candidate, met: list[tuple[int, list[int]]]) -> float:
         """Return how much of the cells a candidate compares: 1 for all of one side."""
         if one.left is WHOLE or one.right is WHOLE:
@@ -133,10 +152,13 @@ def find_programs(
     right: Sequence[str],
     free: Int,
     examples: Sequence[tuple[int, int]] | None = None,
+    proposed: Sequence[tuple[int, int]] = (),
 ) -> list[Rewriting]:
     """Find up to three programs for the left values at ``free``, which have no equal one.
 
     ``examples`` are pairs of places to learn from; by default, values that share rare trigrams.
+    Where ``proposed`` pairs are few beside the values on the right, a program must hold for some
+    of them before it is run over all values.
     """
     short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
     found: list[Rewriting] = []
@@ -146,19 +168,21 @@ def find_programs(
     units = unit_pairs([left[at] for at in short], list(right))
     if units is not None:
         # Digits that look alike explain numbers less well than a conversion that fits them all.
-        step, places, others = units
-        sql, pandas = step.sql.replace("{x}", "cell"), step.pandas.replace("{x}", "cells")
-        missed = len(short) - len(places)
-        program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
-        return [Rewriting(program, np.array(short, np.int64)[places], others)]
+        step, other_step, places, others = units
+        rows = np.array(short, np.int64)[places]
+        met = [(row, [other]) for row, other in zip(rows.tolist(), others.tolist(), strict=True)]
+        return [Rewriting(_shown(_Candidate(step, other_step), met, len(short)), rows, others)]
     rest = short
     if examples is None:
         examples = list(_examples(left, right, short))
     candidates = list(_proposed(left, right, short, examples))
+    if proposed and len(proposed) * _FEWER < len(right):
+        candidates = [one for one in candidates if sides.holds_for(one, proposed)]
+    taken: set[int] = set()
     for _ in range(_PROGRAMS):
         if len(rest) < 2:
             break
-        best = _best(sides, candidates, rest)
+        best = _best(sides, candidates, rest, taken)
         if best is None:
             break
         one, met = best
@@ -166,6 +190,7 @@ def find_programs(
         rows, places = np.array(pairs, np.int64).T
         found.append(Rewriting(_shown(one, met, len(rest)), rows, places))
         matched = {row for row, _ in met}
+        taken.update(other for _, others in met for other in others)
         rest = [row for row in rest if row not in matched]
     return found
 
@@ -196,7 +221,7 @@ def _shown(one: _Candidate, met: list[tuple[int, list[int]]], size: int) -> Prog
 
 
 def _best(
-    sides: _Sides, candidates: list[_Candidate], rest: list[int]
+    sides: _Sides, candidates: list[_Candidate], rest: list[int], taken: set[int]
 ) -> tuple[_Candidate, list[tuple[int, list[int]]]] | None:
     """Return the candidate that explains most of the rest, if it is more than chance."""
     size = len(sides.cells[1])
@@ -209,6 +234,7 @@ def _best(
             pairs = sum(len(others) for _, others in met)
             # Parameters cost a little, partners in excess more: a program should say which one.
             worth = max(len(met), min(reached, len(sample))) - 0.05 * one.cost
+            worth += 0.1 * min(len(met), reached)
             worth -= 0.02 * max(0, pairs - max(len(met), reached))
             kept = sides.kept(one, met)
             if kept >= _KEPT_TEXT:
@@ -216,6 +242,10 @@ def _best(
     scored.sort(key=lambda item: -item[0])
     for _, one in scored[:8]:
         met = sides.found(one, rest)
+        gives = {other for _, others in met for other in others}
+        # What an earlier program gave to other values is rarely theirs (Sweden and Switzerland).
+        if len(gives & taken) > _TAKEN * len(gives):
+            continue
         if _convincing(sides, one, met, len(rest), size):
             return one, met
     return None
@@ -235,10 +265,13 @@ def _convincing(
     # Where species are equal to species, their first word leads to the genus, another thing.
     if sides.is_alike and len(reached) < 0.5 * len(met):
         return False
+    # Constants that lump many values together (Q2 and the year) must explain the other side.
+    pairs = sum(len(others) for _, others in met)
+    few, of = min((len(met), rest), (len(reached), size))
+    if _CONSTANT.search(f"{one.left.words}, {one.right.words}") and pairs > 2 * few < of:
+        return False
     # A left value with dozens of partners was cut down to something that says nothing.
-    if sum(len(others) for _, others in met) > 3 * max(len(met), len(reached)) and (
-        len(reached) < 0.6 * size
-    ):
+    if pairs > 3 * max(len(met), len(reached)) and len(reached) < 0.6 * size:
         return False
     keys = [canonical(one.right(sides.cells[1][other]) or "") for other in sorted(reached)[:200]]
     length = float(np.mean([len(key) for key in keys]))
@@ -248,9 +281,9 @@ def _convincing(
     if all(re.fullmatch("[0-9]{1,15}", key) for key in keys):
         # Any numbers are found in a column that has nearly all of them; only numbers that stay
         # the same (7 and 007) or come of words (March) are more than that.
-        pairs = [(sides.cells[0][row], sides.cells[1][others[0]]) for row, others in met[:200]]
-        if all(re.fullmatch("[0-9]{1,15}", cell) for pair in pairs for cell in pair):
-            numbers = [(int(cell), int(other)) for cell, other in pairs]
+        cells = [(sides.cells[0][row], sides.cells[1][others[0]]) for row, others in met[:200]]
+        if all(re.fullmatch("[0-9]{1,15}", cell) for pair in cells for cell in pair):
+            numbers = [(int(cell), int(other)) for cell, other in cells]
             if max(map(_density, zip(*numbers, strict=True))) > 0.3:
                 return all(one == other for one, other in numbers)
         elif _density(map(int, keys)) > 0.3 and share < 0.9:
@@ -407,6 +440,8 @@ def _taken_apart(source: str, target: str, parts_of: _Parts | None = None) -> li
     beam = [_Partial(0, (), 0.0, 0)]
     done: list[tuple[float, _Partial, _Extension]] = []
     least = max(1, len(re.sub(r"\W", "", goal)) / 2)
+    # An ending that all values have may be longer than the name before it (@example.com).
+    endings = {target[met.start() :] for met in _ENDING_STARTS.finditer(target)}
     for _ in range(12):
         # What is not kept, which is most of it, is not made.
         longer: list[tuple[float, _Partial, _Extension]] = []
@@ -415,13 +450,15 @@ def _taken_apart(source: str, target: str, parts_of: _Parts | None = None) -> li
             for one in ways.at(state.at, is_behind_text):
                 if (end := state.at + one.length) < len(goal):
                     longer.append((state.cost + one.cost - 0.35 * end, state, one))
-                elif state.copied + (0 if isinstance(one.part, str) else one.length) >= least:
+                elif state.copied + (0 if isinstance(one.part, str) else one.length) >= (
+                    least if one.part not in endings else _letters(goal[: state.at]) / 2
+                ):
                     done.append((state.cost + one.cost, state, one))
         beam = _cheapest(longer, _BEAM)
         if not beam:
             break
     kept = _cheapest(done, _KEPT)
-    return [_joined(one.parts, one.cost) for one in kept if one.parts != (WHOLE,)]
+    return [steps.joined(one.parts, one.cost) for one in kept if one.parts != (WHOLE,)]
 
 
 def _cheapest(ways: list[tuple[float, _Partial, _Extension]], most: int) -> list[_Partial]:
@@ -482,6 +519,9 @@ class _Extensions:
         if constant:
             text = constant.group()
             yield _Extension(text, len(text), 0.5 + 0.1 * len(text))
+            rest = target[at:]
+            if at and len(text) < len(rest) <= _ENDING and not text.isspace():
+                yield _Extension(rest, len(rest), 1.5 + 0.2 * len(rest))  # @example.com
             return
         # Letters that no part gives: up to where one fits.
         for stop in range(at + 1, min(len(goal), at + 16) + 1):
@@ -491,35 +531,3 @@ class _Extensions:
                 yield _Extension(target[at:stop], stop - at, cost)
                 if stop - at >= 12:
                     return
-
-
-def _joined(parts: tuple[ProgramStep | str, ...], cost: float) -> ProgramStep:
-    """Make one step of parts and constants."""
-    made = [
-        ProgramStep(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
-        if isinstance(part, str) else part
-        for part in parts
-    ]  # fmt: skip
-    if len(made) == 1:
-        return made[0]
-
-    def run(cell: str) -> str | None:
-        whole = ""
-        for one in made:
-            text = one.run(cell)
-            if text is None:
-                return None
-            whole += text
-        return whole
-
-    return ProgramStep(
-        ", then ".join(one.words for one in made),
-        run,
-        "(" + " || ".join(f"({one.sql})" for one in made) + ")",
-        "(" + " + ".join(one.pandas for one in made) + ")",
-        cost,
-    )
-
-
-def _constant(text: str) -> Callable[[str], str | None]:
-    return lambda cell: text

@@ -8,7 +8,7 @@ of strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepjoin.read.sql import literal
@@ -157,7 +157,7 @@ def middle(start: int, stop: int) -> ProgramStep:
 
 
 def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> ProgramStep:
-    """Replace what a pattern finds; ``by`` may refer to its first group."""
+    """Replace what a pattern finds; ``by`` may refer to its groups."""
     compiled = re.compile(pattern)
     return ProgramStep(
         words,
@@ -166,6 +166,51 @@ def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> ProgramSte
         f"{{x}}.str.replace({pattern!r}, {by!r}, regex=True)",
         cost,
     )
+
+
+def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
+    """Look a text up in a table, whatever its case."""
+    known = dict(table)
+    keys, values = (", ".join(map(literal, side)) for side in (known.keys(), known.values()))
+    return ProgramStep(
+        words,
+        lambda cell: known.get(cell.strip(" ").lower()),
+        f"map([{keys}], [{values}])[lower(trim({{x}}, ' '))]",
+        f'{{x}}.str.strip(" ").str.lower().map({known!r})',
+        1.5,
+    )
+
+
+def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
+    """Make one step of parts and constants."""
+    made = [
+        ProgramStep(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
+        if isinstance(part, str) else part
+        for part in parts
+    ]  # fmt: skip
+    if len(made) == 1:
+        return made[0]
+
+    def run(cell: str) -> str | None:
+        whole = ""
+        for one in made:
+            text = one.run(cell)
+            if text is None:
+                return None
+            whole += text
+        return whole
+
+    return ProgramStep(
+        ", then ".join(one.words for one in made),
+        run,
+        "(" + " || ".join(f"({one.sql})" for one in made) + ")",
+        "(" + " + ".join(one.pandas for one in made) + ")",
+        cost,
+    )
+
+
+def _constant(text: str) -> Callable[[str], str | None]:
+    return lambda cell: text
 
 
 def padded(length: int) -> ProgramStep:
@@ -196,6 +241,22 @@ NO_SUFFIX = replaced(r"(?i:,? +(?:jr|sr|ii|iii|iv|inc|ltd|llc|co|corp)\.?)$", ""
                      "the value without Jr., Ltd or the like", 1.2)  # fmt: skip
 SQUASHED = replaced(f"[^{LETTER}0-9]", "", "the letters and digits alone", 0.9)
 NO_SCHEME = replaced(r"^(?:https?://)?(?:www\.)?", "", "the address without http:// and www", 1.2)
+
+
+def _roman(number: int) -> str:
+    signs = ((50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
+    text = ""
+    for value, sign in signs:
+        text += sign * (number // value)
+        number %= value
+    return text
+
+
+ROMAN = lookup(
+    "the Roman numeral as a number", {_roman(number): str(number) for number in range(1, 90)}
+)
+#: A last word that may be a Roman numeral.
+_ROMAN_END = re.compile("(?:^| )[IVXL]+ *$")
 
 _SEPARATORS = (" ", ",", ";", "-", "/", ".", "_", "@", ":", "|", "(", "[", "'", '"', " - ", ", ")
 _RUNS = (
@@ -231,4 +292,6 @@ def pieces(cell: str) -> list[ProgramStep]:
         if count and not (count == 1 and re.fullmatch(pattern, cell)):
             numbers = sorted({*range(min(count, 5)), *(-n for n in range(1, min(count, 2) + 1))})
             steps += [found(pattern, name, number) for number in numbers]
+    if " " in cell and _ROMAN_END.search(cell):
+        steps.append(split(" ", -1).then(ROMAN))
     return steps

@@ -28,7 +28,7 @@ Keys = npt.NDArray[np.generic]
 #: Returns a key for the rows of some candidates; smaller is better.
 Key = Callable[[Int], Keys]
 
-#: Scores nearer than this are equal: similarities are stored in 8 bits.
+#: Scores nearer than this are equal: similarities come from rounded vectors.
 _DIGITS = 4
 #: Chances that are nearer than this are equal: then more matching cells decide.
 CHANCE_DIGITS = 1
