@@ -39,9 +39,8 @@ _NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
-#: What of it is packed, since searches read it for hits alone, and how much larger each number is
-#: stored: so a spelling that is the value's own is 0.
-PACKED = {"cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
+#: It is packed; how much larger each number is stored: so a spelling that is the value's own is 0.
+PACKED = {"cell_values": 0, "cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
 
 
 class ValueIndex:
@@ -52,10 +51,9 @@ class ValueIndex:
         self.values = Strings.load(folder, "values")
         self.posting_offsets = load_offsets(folder / "posting_offsets.npy")
         self.posting_columns = load_array(folder / "posting_columns.npy")
-        self.column_offsets = load_array(folder / "column_offsets.npy")
+        self.column_offsets = load_offsets(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
-        self.cell_values = load_array(folder / "cell_values.npy")
-        self.cell_counts, self.cell_rows, self.cell_spellings = (
+        self.cell_values, self.cell_counts, self.cell_rows, self.cell_spellings = (
             load_numbers(folder / f"{name}.npy", more) for name, more in PACKED.items()
         )
 
@@ -149,6 +147,7 @@ class ValueIndexWriter:
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
             writer.append(offsets)
+        shorten(folder / "column_offsets.npy", wide=True)
         self._next = offsets[:-1].copy()
         self._forward = {
             name: create_array(folder / f"{name}.npy", np.uint32, int(offsets[-1]))
