@@ -419,7 +419,7 @@ def test_an_index_that_is_searched_often_is_verified_aside(
     lake = Lake(index)
     answers = [lake.search(["Lima", "Oslo"], join="equi") for _ in range(40)]
     (work,) = started
-    assert isinstance(lake.index.segments[0].values.cell_values, np.ndarray | StoredArray)
+    assert isinstance(lake.index.segments[0].values.posting_columns, np.ndarray | StoredArray)
     work()
     for segment in lake.index.segments:
         kept = [*vars(segment.values).values(), *vars(segment.catalog).values()]

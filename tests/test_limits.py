@@ -50,6 +50,32 @@ def limited(limit: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 @needs_ulimit
 @pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_join_that_does_not_fit_on_its_disk_says_so(
+    lake_folder: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python 3.11 would keep what it has compiled, cut short.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    deepjoin.index(lake_folder)
+    (tmp_path / "q.csv").write_text(
+        "country,n\nItaly,0\n" + "".join(f"x{n},{n}\n" for n in range(9000))
+    )
+    out = tmp_path / f"o.{ending}"
+    arguments = (
+        *("join", lake_folder, tmp_path / "q.csv", "-c", "country"),
+        *("--with", "geo/countries.csv:country", "-o", out),
+    )
+    done = limited("-f 2; trap '' XFSZ", *arguments)
+    line = f"Cannot write {out}: File too large. Choose a folder that exists and has room."
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"deepjoin: {line}")
+    done = limited("-f 0; trap '' XFSZ", *arguments)
+    line = "No temporary folder can be written to: free some space, or name one with TMPDIR."
+    assert (done.returncode, done.stderr) == (1, f"deepjoin: {line}\n")
+    assert not out.exists()
+
+
+@needs_ulimit
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "limit", "said"),
     [
@@ -127,7 +153,7 @@ def test_joins_hold_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit("1GiB") == "1.0 GiB"
     assert re.fullmatch(r"[\d.]+ [GT]iB", limit())
     for own, expected in (("96.0 GiB", "12.0 GiB"), ("4.5 GiB", "2.0 GiB"), ("1.0 GiB", "1.0 GiB")):
-        monkeypatch.setattr(session.Session, "_own_limit", lambda _, own=own: own)
+        monkeypatch.setattr(session.Session, "_limit", lambda _, own=own: own)
         assert limit() == expected
     with pytest.raises(DeepJoinError, match="`memory_limit` is 'much'; it must be a size such as"):
         session.Session("much")

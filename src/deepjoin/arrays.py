@@ -61,8 +61,8 @@ class MappedFiles(ABC):
         """Expect elements far apart to be read."""
 
     @abstractmethod
-    def prefetch(self, numbers: Any) -> None:
-        """Start reading some elements that will be needed soon."""
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading runs of elements that will be needed soon."""
 
     @abstractmethod
     def settle(self, whole: bool) -> None:
@@ -346,13 +346,19 @@ def expect_lookups(array: Any) -> None:
         pages.ahead = np.zeros(-(-len(pages) // mmap.PAGESIZE), bool)
 
 
+def all_are_there(array: Any) -> bool:
+    """Tell whether nothing of an array needs to be requested before it is read."""
+    pages = _pages(array)
+    return pages is None or pages.ahead is None or pages.is_there
+
+
 def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> None:
     """Start reading elements that will be needed soon, all at once instead of one by one.
 
     Does something only where lookups are expected, and once for each page.
     """
     if isinstance(array, MappedFiles):
-        array.prefetch(starts)
+        array.prefetch(starts, lengths)
         return
     pages = _pages(array)
     if pages is None or pages.ahead is None or pages.is_there:
@@ -491,11 +497,11 @@ class Offsets(MappedFiles):
         for array in (self._bases, self._more):
             expect_lookups(array)
 
-    def prefetch(self, numbers: Any) -> None:
-        """Start reading some numbers, and those behind them."""
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading runs of numbers that will be needed soon."""
         numbers = np.asarray(numbers, np.int64)
-        prefetch(self._more, numbers, 2)
-        prefetch(self._bases, numbers >> _OFFSETS, 2)
+        prefetch(self._more, numbers, lengths)
+        prefetch(self._bases, numbers >> _OFFSETS, (np.asarray(lengths) >> _OFFSETS) + 2)
 
     def settle(self, whole: bool) -> None:
         """Stop verifying files that are verified; ``whole`` verifies them."""
@@ -514,16 +520,19 @@ def load_offsets(path: Path) -> Any:
     return Offsets(load_array(bases), more) if bases.exists() else more
 
 
-def shorten(path: Path) -> None:
-    """Write ascending numbers again as `Offsets` reads them; those too far apart stay wide.
+def shorten(path: Path, wide: bool = False) -> None:
+    """Write ascending numbers again as `Offsets` reads them.
 
-    Where there are few, or two bytes are enough for all, they are made narrow.
+    Those that are too far apart, and those for which two bytes are enough, are made narrow, unless
+    who reads them calculates with 64 bits: then they stay ``wide`` where they are too far apart.
     """
     plain = np.load(path, mmap_mode="r")
     firsts = np.asarray(plain[:: 1 << _OFFSETS])
     ends = np.append(firsts[1:], plain[-1:])
-    if plain[-1] <= _SHORT or (ends - firsts).max() > _SHORT:
-        narrow(path)
+    is_far = (ends - firsts).max() > _SHORT
+    if is_far or (plain[-1] <= _SHORT and not wide):
+        if not wide:
+            narrow(path)
         return
     beside = path.with_name(f"{path.name}.short")
     with ArrayWriter(beside, np.uint16) as writer:
@@ -565,8 +574,8 @@ class Strings(Sequence[str], MappedFiles):
         expect_lookups(offsets)
         expect_lookups(data)
 
-    def prefetch(self, numbers: Int) -> None:
-        """Start reading strings that will be needed soon."""
+    def prefetch(self, numbers: Int, lengths: Any = 1) -> None:
+        """Start reading strings that will be needed soon; runs are of one string each."""
         offsets, data = self._arrays
         if len(numbers) < _FEW or _pages(data) is None:
             return

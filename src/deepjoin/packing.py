@@ -20,6 +20,7 @@ from deepjoin.arrays import (
     Int,
     MappedFiles,
     StoredArray,
+    all_are_there,
     expect_lookups,
     load_array,
     prefetch,
@@ -120,12 +121,16 @@ class PackedArray(MappedFiles):
         """Expect numbers far apart to be read."""
         expect_lookups(self._words)
 
-    def prefetch(self, numbers: Any) -> None:
-        """Start reading the blocks of some numbers that will be needed soon."""
-        at = (np.atleast_1d(np.asarray(numbers, np.int64)) >> _SHIFT) + _HEAD
-        prefetch(self._words, at, 2)
-        starts, ends = ((self._words[one] & _LOW).astype(np.int64) for one in (at, at + 1))
-        prefetch(self._words, starts, ends - starts + 1)
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading the blocks of runs of numbers that will be needed soon."""
+        first = np.atleast_1d(np.asarray(numbers, np.int64))
+        last = np.minimum(first + np.maximum(1, lengths), self._count) - 1 >> _SHIFT
+        at = (first >> _SHIFT) + _HEAD
+        prefetch(self._words, at, last + _HEAD + 2 - at)
+        if all_are_there(self._words):
+            return
+        starts, ends = (self._words[one] & _LOW for one in (at, last + _HEAD + 1))
+        prefetch(self._words, starts.astype(np.int64), (ends - starts).astype(np.int64) + 1)
 
     def settle(self, whole: bool) -> None:
         """Stop verifying words if all are verified; ``whole`` verifies them."""

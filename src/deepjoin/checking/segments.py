@@ -82,6 +82,9 @@ _NARROW = {
     *("posting_offsets", "posting_columns", "cell_counts", "cell_rows"),
 }
 _NARROWER = (np.uint8, np.uint16, np.uint32)
+#: Offsets that may be stored as two arrays.
+_SHORT = {*(f"{name}.offsets" for name in _TEXTS), "posting_offsets", "column_offsets",
+          "table_column_offsets", OFFSETS}  # fmt: skip
 #: What may be packed, and how much larger each number is stored.
 _PACKED = {**PACKED, **dict.fromkeys(SIGNATURE_FILES, 0)}
 #: Offsets, and the array that they divide into groups.
@@ -113,6 +116,15 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             kinds |= added
     for name, kind in kinds.items():
         path = folder / f"{name}.npy"
+        bases = Offsets.bases_of(path)
+        if name in _SHORT and bases.exists():
+            if not path.exists() or not is_array(path, np.uint16):
+                found.append(f"{name}.npy is not the array that belongs there")
+            elif (short := _short_offsets(path, bases)) is None:
+                found.append(f"{bases.name} is not the array that belongs there")
+            else:
+                arrays[name] = short
+            continue
         others = (*(_NARROWER if name in _NARROW else ()), *([np.uint64] * (name in _PACKED)))
         if not path.exists() or not any(is_array(path, one) for one in (kind, *others)):
             found.append(f"{name}.npy is not the array that belongs there")
@@ -131,11 +143,14 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
 
 def _short_offsets(path: Path, bases: Path) -> Any:
     """Load offsets that share numbers in full; None if these are not what was written."""
+    kinds = (*_NARROWER, np.uint64)
+    if not any(is_array(bases, kind) for kind in kinds):
+        return None
     whole, more = load_array(bases), load_array(path)
     firsts = np.asarray(more[:: 1 << 6])
-    kinds = [np.min_scalar_type(int(whole[-1]))] if len(whole) else []
-    sound = any(is_array(bases, kind) for kind in kinds) and len(whole) == len(firsts)
-    return Offsets(whole, more) if sound and not firsts.any() else None
+    sound = 0 < len(whole) == len(firsts) and not firsts.any()
+    sound = sound and whole.dtype == np.min_scalar_type(int(whole[-1]))
+    return Offsets(whole, more) if sound else None
 
 
 def first_found(stages: Iterable[Callable[[Checked], Iterator[str]]], on: Checked) -> list[str]:

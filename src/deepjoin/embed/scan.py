@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
@@ -36,6 +36,8 @@ LARGEST_SIGNED = 64
 _ROWS, _SUMS = 1 << 13, 1 << 19
 #: Fewer products than this take little more time than starting a thread.
 _THREADED = 1 << 19
+#: The largest number of single precision below 1.
+_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 #: How many standard deviations of a product may be lost where pairs may be missed.
 _DEVIATIONS = 4
 #: More than any sum, and exact as a floating-point number.
@@ -80,6 +82,8 @@ class CandidatePairs:
     def with_equal(self, numbers: Int) -> CandidatePairs:
         """Pair each cell with the value it equals, whatever its vector; -1 means there is none."""
         other = self.where(self.values != numbers[self.cells])
+        # A rounded cosine may pass 1, which only equal cells have.
+        other = replace(other, similarities=np.minimum(other.similarities, _BELOW_ONE))
         cells = np.flatnonzero(numbers >= 0)
         one, zero = np.ones(len(cells), np.float32), np.zeros(len(cells), np.float32)
         equal = CandidatePairs(cells, numbers[cells], one, zero)

@@ -18,47 +18,53 @@ from random import Random
 
 #: Words of one language: things, people, roles of people, and roles of a row's own kind.
 _Words = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 _LANGUAGES: tuple[_Words, ...] = (
     (
-        tuple(
+        _words(
             "branch course machine vehicle warehouse contract policy claim lesson room building "
-            "route stop shipment parcel recipe ingredient album song match season league asset loan "
-            "payment device sensor reading ward treatment survey question plant batch lot".split()
+            "route stop shipment parcel recipe ingredient album song match season league asset "
+            "loan payment device sensor reading ward treatment survey question plant batch lot"
         ),
-        tuple("user employee person member student client player account staff doctor".split()),
-        tuple(
+        _words("user employee person member student client player account staff doctor"),
+        _words(
             "author owner sender recipient creator assignee reviewer approver host seller buyer "
-            "created_by assigned_to approved_by updated_by sold_by captain coach winner".split()
+            "created_by assigned_to approved_by updated_by sold_by captain coach winner"
         ),
-        tuple("parent reports_to manager supervisor reply_to previous original successor".split()),
+        _words("parent reports_to manager supervisor reply_to previous original successor"),
         ("quantity", "age", "priority", "rating", "year", "level", "count", "size", "points"),
     ),
     (
-        tuple(
+        _words(
             "filiale kurs maschine fahrzeug lager vertrag police schaden raum gebaeude strecke "
             "halt sendung paket rezept zutat lied spiel saison liga anlage darlehen zahlung geraet "
-            "messung station behandlung umfrage frage pflanze charge".split()
+            "messung station behandlung umfrage frage pflanze charge"
         ),
-        tuple("benutzer mitarbeiter person mitglied schueler kunde spieler lehrer arzt".split()),
-        tuple(
+        _words("benutzer mitarbeiter person mitglied schueler kunde spieler lehrer arzt"),
+        _words(
             "verfasser besitzer absender empfaenger ersteller bearbeiter pruefer gastgeber "
-            "verkaeufer kaeufer betreuer angelegt_von genehmigt_von sieger trainer".split()
+            "verkaeufer kaeufer betreuer angelegt_von genehmigt_von sieger trainer"
         ),
-        tuple("vorgesetzter eltern uebergeordnet leiter vorgaenger nachfolger original".split()),
+        _words("vorgesetzter eltern uebergeordnet leiter vorgaenger nachfolger original"),
         ("menge", "alter", "prioritaet", "note", "jahr", "stufe", "anzahl", "groesse", "punkte"),
     ),
     (
-        tuple(
+        _words(
             "agence cours machine vehicule entrepot contrat police sinistre salle batiment trajet "
             "arret envoi colis recette chanson match saison ligue pret paiement appareil mesure "
-            "traitement enquete question plante lot".split()
+            "traitement enquete question plante lot"
         ),
-        tuple("utilisateur employe personne membre etudiant client joueur medecin".split()),
-        tuple(
+        _words("utilisateur employe personne membre etudiant client joueur medecin"),
+        _words(
             "auteur proprietaire expediteur destinataire createur acheteur vendeur cree_par "
-            "valide_par vainqueur entraineur".split()
+            "valide_par vainqueur entraineur"
         ),
-        tuple("parent superieur responsable chef precedent suivant origine".split()),
+        _words("parent superieur responsable chef precedent suivant origine"),
         ("quantite", "age", "priorite", "note", "annee", "niveau", "nombre", "taille", "points"),
     ),
 )
@@ -136,10 +142,16 @@ class _Maker:
             for child, column, parent in keys
         ]
 
+    def _prefix(self, noun: str) -> str:
+        return "".join(word[0] for word in noun.split("_")) + "_" if self.is_prefixed else ""
+
+    def _own(self, kind: str, noun: str) -> str:
+        return f"{noun[0]}_{kind}" if self.is_prefixed else kind
+
     def _table(self, noun: str, size: int) -> _Table:
         random = self.random
         plain = noun + "s" if self.is_plural and not noun.endswith("s") else noun
-        prefix = "".join(word[0] for word in noun.split("_")) + "_" if self.is_prefixed else ""
+        prefix = self._prefix(noun)
         key = self.case(prefix + self.key_style.format(noun))
         start, step = random.choice(((1, 1),) * 6 + ((1000, 1), (20_000, 1), (10, 10), (300, 3)))
         keys: list[object] = [start + step * at for at in range(size)]
@@ -165,6 +177,14 @@ class _Maker:
             found.append(self._reference(table, table, random.choice(self.words[3]), True))
         for _ in range(random.randint(1, 4)):
             self._plain_column(table, random.choice((*self.words[4], "price", "status", "date")))
+        if self.tables and random.random() < 0.4:
+            # The same name in every row, which another table has as well: no reference to it.
+            other = random.choice(self.tables)
+            names = other.columns.get(self.case(self._own("name", other.noun)))
+            if names:
+                table.columns[self.case(random.choice(("label", "group", "x1", "source")))] = [
+                    names[0]
+                ] * size
         self.tables.append(table)
         return found
 
@@ -191,7 +211,7 @@ class _Maker:
     ) -> tuple[_Table, str, _Table]:
         """Add a column that refers to a table, under its name or as a role."""
         random = self.random
-        prefix = "".join(word[0] for word in table.noun.split("_")) + "_" if self.is_prefixed else ""
+        prefix = self._prefix(table.noun)
         is_bare = self.key_style in ("id", "uuid")
         plain = f"{parent.noun}_{self.key_style}" if is_bare else self.key_style.format(parent.noun)
         if is_role or (parent.noun in self.words[1] and role and random.random() < 0.3):
@@ -213,7 +233,7 @@ class _Maker:
     def _plain_column(self, table: _Table, kind: str) -> None:
         """Add a column that refers to nothing, though some look as if they did."""
         random, size = self.random, table.rows
-        name = self.case(f"{table.noun[0]}_{kind}" if self.is_prefixed else kind)
+        name = self.case(self._own(kind, table.noun))
         if name in table.columns:
             return
         cells: list[object]
@@ -225,7 +245,7 @@ class _Maker:
         elif kind == "status":
             cells = [random.choice(("open", "closed", "new")) for _ in range(size)]
         elif kind == "date":
-            cells = [f"20{random.randint(10, 23)}-{random.randint(1, 12):02}-01" for _ in range(size)]
+            cells = [f"20{random.randint(10, 23)}-0{random.randint(1, 9)}-01" for _ in range(size)]
         elif random.random() < 0.15:
             cells = [random.randint(1, 2100)] * size
         else:

@@ -64,8 +64,8 @@ _MADE_UP = 80
 _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
-#: Hits of a foreign key's column that are learned from. A key is searched deeper: its children
-#: may hold little of it; of the hits after the first, every so many is taken.
+#: Hits of a foreign key's column that are learned from. A key is searched deeper, since its
+#: children may hold little of it; of the hits after the first, every so many is taken.
 _DEEP, _DEEPER, _SOME = 150, 1000, 20
 #: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
 _WEIGHTS = (2.0, 2.0, 1.0)
@@ -439,15 +439,11 @@ def foreign_key_queries(
     if backwards:
         parents = {str(parent.column_id): (parent, group) for _, parent, group in ends}
         return [KnownQuery(one, children[name], group) for name, (one, group) in parents.items()]
-    return [
-        KnownQuery(
-            child,
-            {str(parent.column_id)},
-            group,
-            frozenset(children[str(parent.column_id)] - {str(child.column_id)}),
-        )
-        for child, parent, group in ends
-    ]
+    found = []
+    for child, parent, group in ends:
+        rivals = children[str(parent.column_id)] - {str(child.column_id)}
+        found.append(KnownQuery(child, {str(parent.column_id)}, group, frozenset(rivals)))
+    return found
 
 
 def labelled_queries(corpus: Path) -> list[KnownQuery]:

@@ -41,12 +41,13 @@ _ENDING = re.compile(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods
 #: What a row of the same table is to a row; what a person is to a thing; tables of people.
 _OWN_KIND = frozenset(
     (
-        *("parent", "reports", "manager", "mgr", "supervisor", "boss", "superior", "leader", "head"),
-        *("reply", "previous", "prev", "predecessor", "successor", "next", "original", "replaces"),
-        *("replaced", "ancestor", "mentor", "vorgesetzter", "vorgesetzte", "leiter", "eltern"),
+        *("parent", "reports", "manager", "mgr", "supervisor", "boss", "superior", "leader"),
+        *("head", "reply", "previous", "prev", "predecessor", "successor", "next", "original"),
+        *("replaces", "replaced", "ancestor", "mentor", "vorgesetzter", "vorgesetzte", "leiter"),
+        "eltern",
         *("ubergeordnet", "uebergeordnet", "ubergeordnete", "vorganger", "vorgaenger"),
         *("nachfolger", "superieur", "responsable", "chef", "precedent", "suivant", "origine"),
-        *("jefe", "padre", "superiore", "capo", "overordnad", "assembly"),
+        *("jefe", "padre", "superiore", "capo"),
     )
 )
 _ROLES = frozenset(

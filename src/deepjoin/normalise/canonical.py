@@ -79,8 +79,10 @@ def canonical(cell: str, profile: str = "default") -> str:
     """
     if profile == "basic":
         return cell.strip().lower()
-    # Lower-casing can undo NFKC ('İ' becomes two characters), so normalise on both sides.
-    lowered = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cell).lower())
+    if cell.isascii():
+        lowered = cell.lower()
+    else:  # lower-casing can undo NFKC ('İ' becomes two characters), so normalise on both sides
+        lowered = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cell).lower())
     text = " ".join(lowered.split())
     if not text or _DIGIT.search(text) is None:
         return text

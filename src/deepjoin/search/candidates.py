@@ -67,7 +67,7 @@ class Overlap:
         frequency = index.frequency(values)
         self._order = np.argsort(frequency, kind="stable")
         self._frequency = frequency[self._order]
-        self._lists = [index.postings(value) for value in values[self._order].tolist()]
+        self._lists = index.posting_lists(values[self._order], self._frequency)
         self._columns = index.columns
 
     def candidates(self, options: SearchOptions, demoted: Flags | None) -> OverlapCounts:

@@ -39,9 +39,8 @@ _NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
-#: What of it is packed, since searches read it for hits alone, and how much larger each number is
-#: stored: so a spelling that is the value's own is 0.
-PACKED = {"cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
+#: It is packed; how much larger each number is stored: so a spelling that is the value's own is 0.
+PACKED = {"cell_values": 0, "cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
 
 
 class ValueIndex:
@@ -52,10 +51,9 @@ class ValueIndex:
         self.values = Strings.load(folder, "values")
         self.posting_offsets = load_offsets(folder / "posting_offsets.npy")
         self.posting_columns = load_array(folder / "posting_columns.npy")
-        self.column_offsets = load_array(folder / "column_offsets.npy")
+        self.column_offsets = load_offsets(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
-        self.cell_values = load_array(folder / "cell_values.npy")
-        self.cell_counts, self.cell_rows, self.cell_spellings = (
+        self.cell_values, self.cell_counts, self.cell_rows, self.cell_spellings = (
             load_numbers(folder / f"{name}.npy", more) for name, more in PACKED.items()
         )
 
@@ -72,15 +70,13 @@ class ValueIndex:
         # Hashes are spread evenly, so a value is near its share of the way.
         guess = (hashes / 2.0**64 * len(self.hashes)).astype(np.int64)
         prefetch(self.hashes, guess - _NEAR, 2 * _NEAR)
-        places = np.searchsorted(self.hashes, hashes)
-        numbers = np.full(len(values), -1)
+        places = self.hashes.searchsorted(hashes)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
-        found = np.flatnonzero(same)
-        for i, text in zip(found.tolist(), self.values.take(places[found]), strict=True):
-            if text == values[i]:
-                numbers[i] = places[i]
-                same[i] = False
-        for i in np.flatnonzero(same).tolist():
+        numbers = np.where(same, places, -1)
+        (found,) = same.nonzero()
+        texts = self.values.take(places[found])
+        others = [i for i, text in zip(found.tolist(), texts, strict=True) if text != values[i]]
+        for i in others:
             # Walk the values of one hash, nearly always one, to the very string.
             at = int(places[i])
             while self.values[at] != values[i]:
@@ -101,6 +97,12 @@ class ValueIndex:
         prefetch(self.posting_offsets, values, 2)
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
+
+    def posting_lists(self, values: Int, frequency: Int) -> list[Int32]:
+        """Return the columns that hold each value, ascending, a list for each."""
+        starts = np.asarray(self.posting_offsets[values], np.int64)
+        bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
+        return [self.posting_columns[start:stop] for start, stop in bounds]
 
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
@@ -145,6 +147,7 @@ class ValueIndexWriter:
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
             writer.append(offsets)
+        shorten(folder / "column_offsets.npy", wide=True)
         self._next = offsets[:-1].copy()
         self._forward = {
             name: create_array(folder / f"{name}.npy", np.uint32, int(offsets[-1]))
