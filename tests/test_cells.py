@@ -18,8 +18,7 @@ from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder, 
 from deepjoin.embed.cells.folder import TableFacts
 from deepjoin.embed.cells.tokens import character_counts, plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lab.cell_table.make import main
-from deepjoin.lab.cell_table.tune import FeatureReader, tune
+from deepjoin.lab.cell_table.make import FeatureReader, main, tune
 from deepjoin.lab.cell_table.variants import (
     Alias,
     draw_pairs,
@@ -267,7 +266,7 @@ def test_make_says_what_the_base_lacks(tmp_path: Path, capsys: pytest.CaptureFix
 def test_distilling_names_the_extra_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deepjoin.lab.cell_table.tune import piece_outputs
+    from deepjoin.lab.cell_table.make import piece_outputs
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):

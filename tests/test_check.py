@@ -42,6 +42,7 @@ from tests.support.histories import (
 from tests.support.index_files import (
     changed_manifest,
     damages,
+    edit_numbers,
     files_of,
     flipped,
     is_slight,
@@ -121,7 +122,7 @@ def advice(index: Path, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
+def test_a_flipped_bit_is_reported_with_its_file(index: Path) -> None:
     for name in damages(index):
         problem = only(check_index(index))
         assert problem.startswith(f"{name} is not what was written: its checksum differs. ")
@@ -131,7 +132,7 @@ def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
 
 
 @pytest.mark.slow
-def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: Path) -> None:
+def test_flips_that_no_checksum_finds_are_noticed_or_harmless(run: Run, index: Path) -> None:
     live = files_of(index)
     for name in damages(index, start=128):
         sign(index)
@@ -232,10 +233,7 @@ def test_a_spelling_of_another_value_is_found_without_the_table(index: Path) -> 
 
 def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Segment], None]:
     def edit(segment: Segment) -> None:
-        path = segment.folder / f"{name}.npy"
-        array = np.load(path)
-        change(array)
-        np.save(path, array)
+        edit_numbers(segment.folder / f"{name}.npy", change)
 
     return edit
 
@@ -410,9 +408,7 @@ def test_files_are_compared_as_they_were_indexed(tmp_path: Path, options: dict[s
     found = lake.check()
     assert (found.problems, found.tables_compared) == ([], 3)
     for path in lake.path.glob("segments/*/cell_rows.npy"):
-        array = np.load(path)
-        array ^= 1
-        np.save(path, array)
+        edit_numbers(path, lambda rows: np.bitwise_xor(rows, 1, out=rows))
     sign(lake.path)
     assert "in another order" in lake.check().problems[0]
 
@@ -433,7 +429,7 @@ def test_hidden_values_are_compared(tmp_path: Path) -> None:
     assert [one.name for one in lake.check().unreachable] == ["mine"], "it keeps no frames"
 
 
-def test_a_change_that_no_stamp_tells_is_a_problem(
+def test_a_change_that_no_stamp_shows_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A clock that stood still.

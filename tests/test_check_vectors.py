@@ -31,7 +31,15 @@ from deepjoin.embed.vector_build import (
     index_rows,
 )
 from tests.support.histories import merging
-from tests.support.index_files import changed_manifest, damages, files_of, is_slight, only, sign
+from tests.support.index_files import (
+    changed_manifest,
+    damages,
+    edit_numbers,
+    files_of,
+    is_slight,
+    only,
+    sign,
+)
 from tests.support.vector_files import build_vectors, save_rows
 
 #: How often values once were in other columns: what is encoded from now on weighs them by it.
@@ -111,9 +119,7 @@ def test_matrices_have_their_width_in_the_header(tmp_path: Path) -> None:
 
 def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
     def edit(segment: Path) -> None:
-        array = np.load(segment / name)
-        changed = change(array)
-        np.save(segment / name, array if changed is None else changed)
+        edit_numbers(segment / name, change)
 
     return edit
 
@@ -121,6 +127,13 @@ def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
 def put(value: float) -> Callable[[Any], None]:
     def change(array: Any) -> None:
         array.flat[3] = value
+
+    return change
+
+
+def fill(value: float) -> Callable[[Any], None]:
+    def change(array: Any) -> None:
+        array.fill(value)
 
     return change
 
@@ -143,22 +156,20 @@ def turn(array: Any) -> None:
 
 CELLS = "vectors/cells"
 PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "short": (edited(f"{CELLS}/vector_scales.npy", lambda a: a[:-1]), "elements where"),
+    "short": (edited(f"{CELLS}/vector_bounds.npy", lambda a: a[:-1]), "elements where"),
     "few codes": (edited(f"{CELLS}/vector_codes.npy", lambda a: a[:-1]), "elements where"),
-    "nan": (edited(f"{CELLS}/vector_scales.npy", put(np.nan)), "vector_scales.npy has numbers"),
-    "below": (edited(f"{CELLS}/vector_errors.npy", put(-1)), "vector_errors.npy has numbers"),
-    "none": (edited(f"{CELLS}/vector_errors.npy", put(0)), "vector_errors.npy has numbers"),
-    "much": (edited(f"{CELLS}/vector_errors.npy", put(0.9)), "vector_errors.npy has numbers"),
-    "length": (edited(f"{CELLS}/vector_scales.npy", put(0.0078)), "vector_scales.npy has numbers"),
+    "nan": (edited(f"{CELLS}/vector_errors.npy", fill(np.nan)), "vector_errors.npy has numbers"),
+    "below": (edited(f"{CELLS}/vector_errors.npy", fill(-1)), "vector_errors.npy has numbers"),
+    "none": (edited(f"{CELLS}/vector_errors.npy", fill(0)), "vector_errors.npy has numbers"),
+    "much": (edited(f"{CELLS}/vector_errors.npy", fill(0.9)), "vector_errors.npy has numbers"),
+    "length": (edited(f"{CELLS}/vector_bounds.npy", put(9)), "vector_bounds.npy has numbers"),
     "turned": (edited(f"{CELLS}/vector_rotation.npy", put(0.9)), "is not a rotation"),
     "endless": (edited(f"{CELLS}/vector_rotation.npy", put(np.inf)), "is not a rotation"),
-    "codes": (edited(f"{CELLS}/vector_codes.npy", lambda a: a.fill(128)), "are not vectors"),
-    "others": (
-        edited(f"{CELLS}/vector_codes.npy", lambda a: _negative(a)),
-        "vector_codes.npy has vectors that are not those of their values",
-    ),
+    "codes": (edited(f"{CELLS}/vector_codes.npy", fill(0x88)), "are not vectors"),
+    "finer": (edited(f"{CELLS}/vector_finer.npy", fill(0)), "are not vectors"),
+    "others": (lambda p: _mirror(p), "vector_codes.npy has vectors that are not those of their"),
     "error": (
-        edited(f"{CELLS}/vector_errors.npy", lambda a: a * np.float32(1.01)),
+        edited(f"{CELLS}/vector_errors.npy", lambda a: a * np.float32(0.8)),
         "vector_errors.npy has vectors that are not those of their values",
     ),
     "digest": (told(f"{CELLS}/about.json", "digest", "ab12"), "both/about.json is not what"),
@@ -226,7 +237,7 @@ def _forget(fields: Any, prefix: str) -> None:
 def test_missing_files_are_named_once(index: Path) -> None:
     """Also those that the manifest does not name: vectors are whole or not there."""
     cases = {
-        "vectors/cells/vector_scales.npy": "cells/vector_scales.npy",
+        "vectors/cells/vector_bounds.npy": "cells/vector_bounds.npy",
         "vectors/cells/about.json": "cells/about.json",
         "vectors/columns/rows.npy": "columns/rows.npy",
         "vectors/both/index.json": "both/index.json",
@@ -261,7 +272,7 @@ def test_column_vectors_need_the_snapshot(index: Path) -> None:
     assert check_index(index).problems == []
 
 
-def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> None:
+def test_an_encoder_that_changed_is_noted(index: Path, tmp_path: Path) -> None:
     from deepjoin.store.manifest import read_manifest
 
     manifest = read_manifest(index)
@@ -290,7 +301,7 @@ def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
         deepjoin.index(index, vectors={"sketch": 0})
     for segment in Lake(index).index.segments:
         told(f"{CELLS}/about.json", "digest", "ab12")(segment.folder)
-        edited(f"{CELLS}/vector_codes.npy", _negative)(segment.folder)
+        _mirror(segment.folder)
     sign(index)
     found = check_index(index)
     assert found.ok
@@ -298,8 +309,10 @@ def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
     assert "they are of 'default' (ab12), and the encoder here is 'default' (" in note
 
 
-def _negative(codes: Any) -> Any:
-    return np.ascontiguousarray(256 - codes.astype(int), np.uint8)
+def _mirror(segment: Path) -> None:
+    """Turn the vectors of values around, which leaves their lengths and errors."""
+    for name in ("vector_codes.npy", "vector_finer.npy"):
+        edited(f"{CELLS}/{name}", lambda a: ~a)(segment)
 
 
 @pytest.mark.slow
@@ -350,7 +363,7 @@ def test_what_cannot_be_opened_is_built_again(index: Path) -> None:
 
 LISTS: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "order": ("vector_values.npy", swap, "vector_values.npy and vector_rows.npy contradict"),
-    "range": ("vector_rows.npy", put(-2), "vector_rows.npy has numbers"),
+    "range": ("vector_rows.npy", put(1 << 31), "vector_rows.npy has numbers"),
     "starts": ("list_offsets.npy", put(-1), "list_offsets.npy does not divide list_gaps.npy"),
     "members": ("list_gaps.npy", put(60_000), "list_gaps.npy has numbers"),
     "sorted": ("list_gaps.npy", lambda a: a * 0, "list_gaps.npy is not in order"),

@@ -21,6 +21,7 @@ from deepjoin.arrays import StoredArray, Strings, StringsWriter, load_array, set
 from deepjoin.build import update
 from deepjoin.checksums import BLOCK, NAME, DamagedFile, read_verified, verify_file
 from deepjoin.errors import IndexUnusable
+from deepjoin.packing import PackedArray
 from deepjoin.relating.graph import current_edges
 from deepjoin.store import open_index
 from deepjoin.store.manifest import is_sealed, sealed_json
@@ -90,7 +91,7 @@ def test_no_flip_changes_an_answer_without_a_word(index: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_bit_of_any_file_is_harmless_or_told(index: Path, data: Any) -> None:
+def test_any_bit_of_any_file_is_harmless_or_reported(index: Path, data: Any) -> None:
     """The searches alone, which take little: of each file, every byte is as likely."""
     files = [path for path in sorted(index.rglob("*")) if path.is_file() and path.stat().st_size]
     path = data.draw(st.sampled_from(files))
@@ -252,7 +253,7 @@ def test_threads_read_the_same_blocks(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("byte", [20, 64, 90, 127])
-def test_a_damaged_header_is_told(folder: Path, byte: int) -> None:
+def test_a_damaged_header_is_reported(folder: Path, byte: int) -> None:
     np.save(folder / "x.npy", np.arange(10))
     seal(folder)
     for bit in range(8):
@@ -283,7 +284,7 @@ def test_files_that_are_read_whole_are_verified(
     read(folder / "new")
 
 
-def test_damaged_checksums_are_told(folder: Path) -> None:
+def test_damaged_checksums_are_reported(folder: Path) -> None:
     np.save(folder / "x.npy", np.arange(10))
     seal(folder)
     content = (folder / NAME).read_bytes()
@@ -418,10 +419,11 @@ def test_an_index_that_is_searched_often_is_verified_aside(
     lake = Lake(index)
     answers = [lake.search(["Lima", "Oslo"], join="equi") for _ in range(40)]
     (work,) = started
-    assert isinstance(lake.index.segments[0].values.cell_rows, np.ndarray | StoredArray)
+    assert isinstance(lake.index.segments[0].values.posting_columns, np.ndarray | StoredArray)
     work()
     for segment in lake.index.segments:
         kept = [*vars(segment.values).values(), *vars(segment.catalog).values()]
+        kept += [one._words for one in kept if isinstance(one, PackedArray)]
         assert not any(isinstance(one, StoredArray) for one in kept)
     hits = [(one.table, one.column) for one in lake.search(["Lima", "Oslo"], join="equi")]
     assert hits == [(one.table, one.column) for one in answers[0]]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
@@ -17,6 +18,9 @@ from deepjoin.build.update import IndexUpdate
 from deepjoin.cli import main
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import no_frequency
+from deepjoin.embed.columns.torch_encoder import TorchEncoder
+from deepjoin.embed.devices import device_named
+from deepjoin.engines.gpu import DeviceSearch
 from deepjoin.errors import MissingExtra
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
@@ -25,15 +29,8 @@ from deepjoin.store.column_vectors.encode import finish_columns
 from deepjoin.store.manifest import MANIFEST
 from tests.support.column_lakes import WordEncoder, segment_of
 from tests.support.encoder_models import Folders
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("sentence_transformers")
-
-from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
-from deepjoin.embed.devices import device_named  # noqa: E402
-from deepjoin.engines.gpu import DeviceSearch  # noqa: E402
-from tests.support.options import index_options  # noqa: E402
-from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
+from tests.support.options import index_options
+from tests.support.played_gpu import play_gpu, play_halves
 
 WORDS = ("Berlin", "Paris", "Rome", "Oslo", "Lima", "Bonn", "Nice", "Bern", "Cork", "Graz")
 #: Those with an encoder of their own are the same search.
@@ -252,7 +249,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
     ("device", "text"),
     [("gpu", "There is no device 'gpu'. Use cuda for a GPU"), ("cuda", "torch sees 0 GPUs")],
 )
-def test_a_wrong_device_is_told_before_anything_is_read(
+def test_a_wrong_device_is_reported_before_anything_is_read(
     path: Path, tmp_path: Path, device: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

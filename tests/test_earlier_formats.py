@@ -75,7 +75,7 @@ def test_compact_writes_an_earlier_index_anew(
     lake = deepjoin.open(place / "index")
     (record,) = lake.index.records
     assert NAME in record.files
-    assert not any(segment.values.is_outdated for segment in lake.index.segments)
+    assert not any(segment.is_outdated for segment in lake.index.segments)
     then, found = answers(lake, place, True)
     assert found == then
     assert lake.check().problems == []

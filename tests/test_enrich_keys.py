@@ -55,6 +55,25 @@ def test_keys_in_the_same_order_belong_together(parts: tuple[Lake, pd.DataFrame]
     }
 
 
+def test_rows_drawn_from_a_table_of_the_lake_have_its_order(tmp_path: Path) -> None:
+    """Training rows are mixed; the table that they come from lists its keys as others do."""
+    drawn = np.random.default_rng(5)
+    keys, near = drawn.permutation(_ROWS), drawn.normal(size=_ROWS)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    pd.DataFrame({"alpha": keys.repeat(2), "near": near.repeat(2)})[40:].to_csv(
+        folder / "near.csv", index=False
+    )
+    own = pd.DataFrame({"delta": keys, "size": drawn.normal(size=_ROWS), "price": near})
+    own["price"] += 0.5 * drawn.normal(size=_ROWS)
+    own.to_csv(folder / "own.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    mine = own.rename(columns={"price": "target"}).sample(frac=0.8, random_state=0)
+    found = lake.enrich(mine, "target")
+    assert _joins(found) == [("delta", "near.csv", "alpha")]
+    assert found.steps[0].probability > 0.8
+
+
 def test_the_target_tells_which_key_is_right(parts: tuple[Lake, pd.DataFrame]) -> None:
     """With rows in another order, several keys fit; a shuffled target proves none of them."""
     lake, own = parts
@@ -74,6 +93,20 @@ def test_the_target_tells_which_key_is_right(parts: tuple[Lake, pd.DataFrame]) -
     shuffled = mixed.assign(price=np.random.default_rng(0).permutation(mixed["price"]))
     assert lake.enrich(shuffled, "price").steps == ()
     assert lake.enrich(mixed.drop(columns="price")).offers == ()
+
+
+@pytest.mark.parametrize(("name", "is_made"), [("Key_1_2", True), ("id", False)])
+def test_names_of_row_numbers(tmp_path: Path, name: str, is_made: bool) -> None:
+    """Row numbers of one name join if it says which key it is; the order of rows is another."""
+    drawn = np.random.default_rng(6)
+    keys = drawn.permutation(_ROWS)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    near = pd.DataFrame({name: keys, "near": drawn.normal(size=_ROWS)})
+    near.sample(frac=1, random_state=1).to_csv(folder / "near.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    own = pd.DataFrame({name: keys, "size": drawn.normal(size=_ROWS)})
+    assert ("near" in {offer.column for offer in lake.enrich(own).offers}) == is_made
 
 
 def test_orders_that_prove_nothing(parts: tuple[Lake, pd.DataFrame]) -> None:
@@ -104,7 +137,7 @@ def test_numbers_with_none_beside_them_belong_together(tmp_path: Path) -> None:
     assert _joins(lake.enrich(own, "price")) == [("delta", "a.csv", "alpha")]
     orders = RowOrders(lake.index)
     assert orders.stand_out([str(one) for one in ids], "a.csv", "alpha")
-    assert orders.stand_out([str(one) for one in ids] + ["none", None, ""], "a.csv", "alpha")
+    assert orders.stand_out([str(one) for one in ids] + ["none", ""], "a.csv", "alpha")
     assert not orders.stand_out([str(one) for one in ids[known][:10]], "a.csv", "alpha")
     assert not orders.stand_out([str(one) for one in range(100_000)], "a.csv", "alpha")
     assert not orders.stand_out([], "a.csv", "alpha")

@@ -7,9 +7,11 @@ import errno
 import gzip
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepjoin
+from deepjoin import memory
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read import encoding, formats, jsonlines, parquet
@@ -26,6 +30,7 @@ from deepjoin.read.formats import read_file
 from deepjoin.read.jsonlines import read_jsonlines
 from deepjoin.read.sql import duckdb_scan
 from deepjoin.settings import Settings
+from tests.support.command_line import call
 from tests.support.opening import open_source
 
 CSV = "city,people\nParis,2\nRome,3\n"
@@ -250,6 +255,72 @@ def test_long_cells_of_a_parquet_dictionary_come_a_few_at_a_time(
     assert {batch.num_rows for batch in batches} == {10}
     assert pa.Table.from_batches(batches).to_pylist() == whole.to_pylist()
     assert duckdb_scan(tmp_path / "t.parquet") is not None
+
+
+def large_dictionary(path: Path, compression: str = "zstd", **options: Any) -> Path:
+    cells = [f"{at:08x} of {at * 7919:060d}" for at in range(50_000)]
+    options = {"dictionary_pagesize_limit": 1 << 30, "row_group_size": 1 << 30} | options
+    pq.write_table(pa.table({"key": cells}), path, compression=compression, **options)
+    return path
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+@pytest.mark.parametrize("more", [{}, {"data_page_version": "2.0", "write_page_checksum": True}])
+def test_dictionaries_are_measured_without_being_made(
+    tmp_path: Path, compression: str, more: dict[str, Any]
+) -> None:
+    path = large_dictionary(tmp_path / "t.parquet", compression, **more)
+    with pq.ParquetFile(path) as file:
+        (found,) = parquet._dictionaries(path, file, 65_536)
+        assert (found.unpacked, found.cells) == (50_000 * (4 + 72), 50_000)
+        assert found.longest(path) == 72
+        assert parquet.dictionary_bytes(path, file) == found.packed + 2 * 3_800_000 + 800_000
+    large_dictionary(path, row_group_size=10_000)
+    with pq.ParquetFile(path) as file:
+        assert 0 < parquet.dictionary_bytes(path, file) < 2_000_000, "one of five"
+
+
+def test_a_dictionary_that_cannot_be_looked_at_counts_as_one_cell(tmp_path: Path) -> None:
+    path = large_dictionary(tmp_path / "t.parquet")
+    whole = path.read_bytes()
+    with pq.ParquetFile(path) as file:
+        (found,) = parquet._dictionaries(path, file, 65_536)
+        path.write_bytes(whole[: found.place + 9] + b"\0" * 99 + whole[found.place + 108 :])
+        assert found.longest(path) == found.unpacked
+        for damage in (b"\x15\x04\x19", b"\0" * 99, b"\x15" + b"\xff" * 200, b"\x1c" * 200):
+            assert parquet._page_header(damage, 1 << 30) is None
+
+
+def test_other_libraries_write_the_header_alike(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    cells = f"SELECT repeat('x', 9000) || (i % 100) AS cell FROM range({60_000}) t(i)"
+    duckdb.execute(f"COPY ({cells}) TO '{path}' (DICTIONARY_SIZE_LIMIT 1000000)")
+    with pq.ParquetFile(path) as file:
+        assert {one.longest(path) for one in parquet._dictionaries(path, file, 65_536)} == {9002}
+
+
+def test_a_dictionary_larger_than_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake").mkdir()
+    large_dictionary(tmp_path / "lake" / "t.parquet")
+    write(tmp_path / "lake" / "u.csv", "key\n" + "\n".join(f"k{at}" for at in range(9)))
+    monkeypatch.setattr(memory, "_LIBRARIES", 395 << 20)
+    out = tmp_path / "index"
+    answer = call(capsys, "index", tmp_path / "lake", "-o", out, "--memory", "600M")
+    assert answer.status == 0
+    line = next(line for line in answer.err.splitlines() if "t.parquet" in line)
+    assert re.fullmatch(
+        r"  .*t\.parquet: reading it takes [78] MB at once, for the dictionaries of a row group; "
+        r"give --memory of at least 0\.8G, or write it with smaller dictionaries",
+        line,
+    )
+    assert call(capsys, "index", tmp_path / "lake", "-o", out, "--memory", "900M").status == 0
+    assert deepjoin.open(out).report.tables == 2
+    monkeypatch.setattr(parquet, "_MOST_SCANNED", 1 << 20)
+    rows = call(capsys, "join", out, tmp_path / "lake" / "u.csv", *("-c", "key", "--with"),
+                "t.parquet:key", "--memory", "4M")  # fmt: skip
+    rows.refused("Reading t.parquet takes ", "raise --memory")
 
 
 @pytest.mark.parametrize("counts", [(0, 8, 5), (9, 1, 0), (9, 4, 9), (5, 0, 0), (3, 3, 1)])

@@ -12,28 +12,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from deepjoin.embed.columns import token_model as encoding
 from deepjoin.embed.columns.encoder import TextEncoder
+from deepjoin.embed.columns.token_model import TokenModel, padded, runs
+from deepjoin.embed.columns.torch_encoder import TorchEncoder
+from deepjoin.embed.recorder import Recorder
 from deepjoin.embed.vector_build import METRICS
 from deepjoin.embed.vector_index import VectorIndex
+from deepjoin.engines import gpu as searching
+from deepjoin.engines.gpu import DeviceIndex, DeviceSearch
 from deepjoin.errors import DeepJoinError
 from tests.support.encoder_models import ODD, Folders, cosines, loaded
+from tests.support.played_gpu import play_gpu, play_halves
 from tests.support.tiny_models import KINDS
 from tests.support.vector_files import build_vectors
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("sentence_transformers")
-
-from deepjoin.embed.columns import token_model as encoding  # noqa: E402
-from deepjoin.embed.columns.token_model import TokenModel, padded, runs  # noqa: E402
-from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
-from deepjoin.embed.recorder import Recorder  # noqa: E402
-from deepjoin.engines import gpu as searching  # noqa: E402
-from deepjoin.engines.gpu import DeviceIndex, DeviceSearch  # noqa: E402
-from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
 TEXTS = ["company values", "a", "", "x, y", "9 8 7", "company: a, b.", "values 1", *ODD]

@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 from deepjoin import Column
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.lab.josie import index as josie_index
-from deepjoin.lab.josie.cost import Benefits, CostModel, Estimates, ListCosts, estimate, fit
 from deepjoin.lab.josie.index import CandidateCounter, SetIndex, overlap_of
-from deepjoin.lab.josie.search import Josie, JosieSearch, josie, score_from
+from deepjoin.lab.josie.search import (
+    Benefits,
+    CostModel,
+    Estimates,
+    Josie,
+    JosieSearch,
+    ListCosts,
+    estimate,
+    fit,
+    josie,
+    score_from,
+)
 from deepjoin.model import Hit, Results
 from deepjoin.search.exact import exact_equi
 from deepjoin.search.hybrid import EquiSearch

@@ -15,7 +15,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake, Results
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.lab.encoders.mlp import Tower, write_mlp
+from deepjoin.lab.encoders.averages import Tower, write_mlp
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Hit

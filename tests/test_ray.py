@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import deepjoin
 from deepjoin import DeepJoinError, Lake
@@ -36,8 +35,6 @@ from tests.support import ray_steps
 from tests.support.buckets import BUCKET, Store, running_store, use
 from tests.support.options import index_options
 from tests.support.tiny_models import save_model
-
-ray = pytest.importorskip("ray")
 
 #: Ray's own: what it uses of others, and files it leaves to the end of the process.
 pytestmark = [
@@ -65,6 +62,7 @@ def cluster(store: Store) -> Iterator[Any]:
 
     Ray notes the cluster in its own folder, which a machine without Ray does not have.
     """
+    import ray
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
@@ -527,6 +525,8 @@ def test_the_command_says_where_it_works(cluster: Any, folder: Path, tmp_path: P
 def test_pairs_to_learn_from_are_the_same(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, join: str
 ) -> None:
+    from scipy.sparse import csr_array
+
     from deepjoin.lab.training import self_join
 
     chance = random.Random(3)
@@ -540,7 +540,7 @@ def test_pairs_to_learn_from_are_the_same(
             if join == "equi":
                 found.append(self_join.equi_pairs(columns, 0.3, 5, engine=engine))
             else:
-                near = scipy.sparse.csr_array(np.eye(len(columns.frequency)))
+                near = csr_array(np.eye(len(columns.frequency)))
                 mine = self_join.semantic_pairs
                 found.append(mine(columns, near, 0.3, 5, engine=engine))
     assert len(found[0]) > 60

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training import self_join
 from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.near import near_values
+from deepjoin.lab.training.prepare import near_values
 from deepjoin.lab.training.self_join import ColumnPairs, PairRule, equi_pairs, semantic_pairs
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Column

@@ -16,6 +16,7 @@ from deepjoin import Column, DeepJoinError
 from deepjoin.arrays import Double, Float, Int, Marks
 from deepjoin.embed import scan
 from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.packed import ZERO_POINT
 from deepjoin.embed.value_vectors import ValueVectors, write_vectors
 from deepjoin.matching import engine
 from deepjoin.matching.engine import (
@@ -197,7 +198,7 @@ def check_evidence(
 
 @pytest.mark.parametrize("join", ["any", "semantic"])
 @pytest.mark.parametrize("seed", range(6))
-def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
+def test_near_ties_are_distinguished_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
     # Twins differ by less than the 8-bit vectors can say, and lie on both sides of the floor.
     random = np.random.default_rng(seed)
     twins = np.repeat(random.standard_normal((30, 8)), 5, axis=0)
@@ -305,8 +306,10 @@ def test_the_kernel_is_the_graph_it_says_and_multiplies_exactly() -> None:
     codes[1::2] = 0
     signed = np.full((40, 17), scan.LARGEST_SIGNED, np.int8)
     signed[:, 1::2] *= -1
-    expected = (codes.astype(np.int32) - scan.ZERO_POINT) @ signed.astype(np.int32)
+    expected = (codes.astype(np.int32) - ZERO_POINT) @ signed.astype(np.int32)
     assert (scan.multiplier(1)(codes, signed) == expected).all()
+    expected = (codes.astype(np.int32) - 8) @ signed.astype(np.int32)
+    assert (scan.multiplier(1)(codes, signed, 8) == expected).all()
 
 
 def test_vectors_that_are_no_unit_vectors_are_refused(tmp_path: Path) -> None:
@@ -399,7 +402,7 @@ def test_pairs_that_decide_nothing_are_left_out_and_no_others(
     matches = CellMatches(columns, cells, values, unit_size * stored)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scores, "_COUNTED", 1 << 26 if counted else 0)
-        kept = matches.decisive(tau, error)
+        kept = matches.where(matches.decisive(tau, error))
     # What similarities may be in truth, if none is off by more than the error.
     noise = {one[:3]: unit_size * add for one, add in zip(found, off, strict=False)}
 

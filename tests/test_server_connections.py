@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from deepjoin.serve.http import connections
-from deepjoin.serve.http.connections import BoundedConnection
+from deepjoin.serve.http import running
+from deepjoin.serve.http.running import BoundedConnection
 
 GET = b"GET / HTTP/1.1\r\n"
 
@@ -100,7 +100,7 @@ def test_headers_without_end_are_refused() -> None:
 def test_headers_that_do_not_come_are_not_awaited(
     sent: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(running, "_HEAD_SECONDS", 0.3)
 
     async def test(port: int) -> None:
         answer = await answer_to(port, *sent, pause=0.01)
@@ -113,7 +113,7 @@ def test_headers_that_do_not_come_are_not_awaited(
 def test_a_body_that_stops_is_not_awaited_and_a_slow_one_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "_BODY_SECONDS", 0.6)
+    monkeypatch.setattr(running, "_BODY_SECONDS", 0.6)
     head = b"POST / HTTP/1.1\r\ncontent-length: 4\r\nconnection: close\r\n\r\n"
 
     async def test(port: int) -> None:
@@ -139,9 +139,9 @@ def test_headers_after_a_body_are_refused() -> None:
 def test_an_index_leaves_fewer_descriptors_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (300, 300))
     monkeypatch.setattr("os.listdir", lambda _: ["0"] * 90)
-    assert (connections.most_open(0), connections.most_open(60)) == (70, 90)
+    assert (running.most_open(0), running.most_open(60)) == (70, 90)
     monkeypatch.setattr("os.listdir", lambda _: ["0"] * 299)
-    assert connections.most_open(0) == 16
+    assert running.most_open(0) == 16
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_index_leaves_fewer_descriptors_for_connections(monkeypatch: pytest.M
     ids=["silent", "half a head", "idle", "half a body"],
 )
 def test_too_many_connections_make_room(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "most_open", lambda _: 20)
+    monkeypatch.setattr(running, "most_open", lambda _: 20)
     monkeypatch.setattr(BoundedConnection, "_counted_until", float("-inf"))
     request = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"
 
@@ -174,7 +174,7 @@ def test_too_many_connections_make_room(sent: bytes, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_requests_on_one_connection_have_a_clock_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(running, "_HEAD_SECONDS", 0.4)
     first = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 
     async def test(port: int) -> None:
@@ -200,7 +200,7 @@ async def unread(port: int, sent: bytes) -> socket.socket:
 def test_clients_that_do_not_read_make_room(
     closing: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "most_open", lambda _: 20)
+    monkeypatch.setattr(running, "most_open", lambda _: 20)
     monkeypatch.setattr(BoundedConnection, "_counted_until", float("-inf"))
     request = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"
 
@@ -216,7 +216,7 @@ def test_clients_that_do_not_read_make_room(
 
 
 def test_an_answer_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_BODY_SECONDS", 0.3)
+    monkeypatch.setattr(running, "_BODY_SECONDS", 0.3)
 
     async def test(port: int) -> None:
         with await unread(port, b"GET /much HTTP/1.1\r\n\r\n") as client:
@@ -263,7 +263,7 @@ def test_headers_are_few() -> None:
 def test_the_rest_of_a_body_that_is_answered_already_is_not_awaited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(running, "_HEAD_SECONDS", 0.3)
     head = b"POST /early HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;"
 
     async def test(port: int) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +61,11 @@ def fetched(address: str, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
+def text(address: str, path: str) -> str:
+    with urllib.request.urlopen(address + path, timeout=60) as answer:
+        return str(answer.read(), "utf-8")
+
+
 @pytest.mark.parametrize(("workers", "sent"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
 def test_workers_share_what_there_is_and_stop(
     lake_folder: Path, tmp_path: Path, workers: int, sent: signal.Signals
@@ -71,9 +80,8 @@ def test_workers_share_what_there_is_and_stop(
         for _ in range(8):
             hits = fetched(address, "api/search", asked)["hits"]
             assert hits[0]["table"] == "geo/countries.csv"
-        with urllib.request.urlopen(address + "metrics", timeout=60) as answer:
-            counted = 'deepjoin_requests_total{method="POST",route="/search",status="200"} 8.0'
-            assert counted in answer.read().decode()
+        counted = 'deepjoin_requests_total{method="POST",route="/search",status="200"} 8.0'
+        assert counted in text(address, "metrics")
         assert len(list(private.glob("deepjoin-serve-*"))) == 1
         process.send_signal(sent)
         assert process.wait(60) == 0
@@ -99,7 +107,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return str(line)
 
 
-def test_a_port_that_is_taken_is_told(
+def test_a_port_that_is_taken_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deepjoin.index(lake_folder)
@@ -120,7 +128,7 @@ def test_a_port_that_is_taken_is_told(
         (["--out", "no/such/folder"], "--out 'no/such/folder' is not a writable folder"),
     ],
 )
-def test_what_cannot_be_served_is_told(
+def test_what_cannot_be_served_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
 ) -> None:
     deepjoin.index(lake_folder)
@@ -128,13 +136,13 @@ def test_what_cannot_be_served_is_told(
     assert text in line
 
 
-def test_an_index_that_is_not_there_is_told(
+def test_an_index_that_is_not_there_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "No index or folder" in refused(capsys, tmp_path / "nothing")
 
 
-def test_the_missing_extra_is_told(
+def test_the_missing_extra_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without(name: str) -> Any:
@@ -209,7 +217,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")
-def test_a_worker_that_dies_is_told_and_replaced(lake_folder: Path) -> None:
+def test_a_worker_that_dies_is_reported_and_replaced(lake_folder: Path) -> None:
     deepjoin.index(lake_folder)
     with started(lake_folder, "--workers", 1) as (process, address):
         assert fetched(address, "api/lake")["tables"] == 3
@@ -221,6 +229,31 @@ def test_a_worker_that_dies_is_told_and_replaced(lake_folder: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert f"Worker {worker} died (Bus error); another takes its place" in said
+
+
+def test_a_request_that_the_end_of_the_service_cuts_short_is_answered(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    values = [f"Person {number:x} of Town {number * 7919 % 9973:x}" for number in range(200_000)]
+    answers: list[tuple[int, Any]] = []
+
+    def ask(address: str) -> None:
+        try:
+            fetched(address, "api/search", {"query": {"values": values}, "join": "semantic"})
+        except urllib.error.HTTPError as error:
+            with error:
+                answers.append((error.code, json.load(error)["error"]))
+
+    with started(lake_folder, "--workers", 1) as (process, address):
+        asking = threading.Thread(target=ask, args=(address,))
+        asking.start()
+        while re.search(r"requests_held [1-9]", text(address, "metrics")) is None:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        asking.join(60)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    assert answers == [(503, "The service was stopped before it could answer.")]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")

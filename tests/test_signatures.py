@@ -22,10 +22,11 @@ from deepjoin.checking.segments import array_problems
 from deepjoin.checksums import open_again
 from deepjoin.cli import main
 from deepjoin.joining.entry import JoinWarning
+from deepjoin.packing import load_numbers, pack
 from deepjoin.settings import Settings
 from deepjoin.store.values import signatures
 from deepjoin.store.values.signatures import Signatures, signatures_of, write_signatures
-from tests.support.index_files import sign
+from tests.support.index_files import edit_numbers, sign
 
 FIRST = ("Anna", "Ben", "Carla", "David", "Emma", "Felix", "Greta", "Hugo")
 LAST = ("Abel", "Bauer", "Conrad", "Dietz", "Eckert", "Fischer", "Graf", "Huber")
@@ -198,14 +199,13 @@ def test_refresh_and_compact_keep_signatures(lake: Lake, tmp_path: Path) -> None
 def test_check_finds_damaged_signatures(lake: Lake, tmp_path: Path, name: str) -> None:
     (segment,) = lake.index.segments
     file = Path(segment.folder) / f"{name}.npy"
-    stored = np.load(file)
-    stored[len(stored) // 2 :] = stored[len(stored) // 2]
-    np.save(file, stored)
+    edit_numbers(file, lambda a: a[len(a) // 2 :].fill(a[len(a) // 2]))
     sign(tmp_path / "index")
     open_again(segment.folder)
     _, problems = array_problems(segment.folder, lake.settings)
     assert problems and problems[0].startswith("signature_hashes.npy does not agree with values")
-    np.save(file, stored[:-1])
+    np.save(file, np.array(load_numbers(file))[:-1])
+    pack(file)
     sign(tmp_path / "index")
     open_again(segment.folder)
     _, problems = array_problems(segment.folder, lake.settings)

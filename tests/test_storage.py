@@ -167,7 +167,7 @@ def test_a_newer_format_names_the_version_to_install(run: Run, built: Path) -> N
     rewritten(lambda fields: fields.update(format=99, version="9.1", novelty=[1]))(built)
     texts = ("deepjoin 9.1", "format 99", "pip install 'deepjoin>=9.1'")
     run("search", built, "--values", "Peru").refused(*texts)
-    with pytest.raises(IndexUnusable, match="reads up to format 3"):
+    with pytest.raises(IndexUnusable, match="reads up to format 4"):
         deepjoin.open(built)
 
 

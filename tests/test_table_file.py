@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.table_file import write_table
+from deepjoin.joining.output import write_table
 
 
 def test_csv_of_all_types_and_without_formulas(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_joins_by_meaning(training_tables: Path, tmp_path: Path, tiny_bert: str)
 def test_nothing_to_validate_with(
     training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.lab.training.validation._QUERIES", 0)
+    monkeypatch.setattr("deepjoin.lab.training.prepare._QUERIES", 0)
     said: list[str] = []
     found = trained(
         *(training_tables, tmp_path / "mine", tiny_bert),

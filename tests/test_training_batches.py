@@ -22,7 +22,7 @@ from deepjoin.embed.cells import match_chance
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
 from deepjoin.embed.columns.tokens import Tokens
-from deepjoin.lab.training import near, tokenising
+from deepjoin.lab.training import prepare, tokenising
 from deepjoin.lab.training.batches import (
     CROPPED,
     MINED,
@@ -34,7 +34,7 @@ from deepjoin.lab.training.batches import (
     composed,
 )
 from deepjoin.lab.training.columns import Spellings, TrainingColumns
-from deepjoin.lab.training.near import near_values, value_vectors
+from deepjoin.lab.training.prepare import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs
 from deepjoin.lab.training.settings import PAPER, TrainSettings
 from deepjoin.lab.training.tokenising import PieceTokeniser, Tokeniser, padded, tokeniser_for
@@ -614,8 +614,8 @@ def test_near_values_are_those_of_comparing_all(
     vectors = unit(random, size, width)
     heard: list[tuple[int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near, "_MOST", most)
-        patch.setattr(near, "_ON_CPU", 7)
+        patch.setattr(prepare, "_MOST", most)
+        patch.setattr(prepare, "_ON_CPU", 7)
         found = near_values(vectors, *bounds, progress=lambda *one: heard.append(one))
     right = near_by_brute_force(vectors, *bounds, most)
     assert found.toarray() == pytest.approx(right, abs=1e-6)
@@ -631,7 +631,7 @@ def test_a_gpu_finds_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch.Tensor, "to", lambda rows, device, kind: as_cpu(rows, "cpu", kind), raising=True
     )
-    monkeypatch.setattr(near, "_ON_GPU", 128)
+    monkeypatch.setattr(prepare, "_ON_GPU", 128)
     heard: list[int] = []
     found = near_values(vectors, 0.5, 0.7, "cuda", lambda *one: heard.append(one[0])).toarray()
     assert heard == [128, 256, 300]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.lab.training import validation
+from deepjoin.lab.training import prepare
 from deepjoin.lab.training.batches import Joinability, View
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
+from deepjoin.lab.training.prepare import Validation, split
 from deepjoin.lab.training.settings import PAPER, PRESETS, TrainSettings, preset, warmup_steps
-from deepjoin.lab.training.validation import Validation, split
 from deepjoin.normalise.canonical import canonical
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from tests.conftest import MakeLake
 from tests.support.definitions import equi_joinability
 
@@ -396,7 +396,7 @@ def test_a_tenth_is_held_back_and_never_too_many(monkeypatch: pytest.MonkeyPatch
     columns = lake_of([["a"]] * 1000)
     assert len(split(columns, 0)[1]) == 100
     assert not np.array_equal(split(columns, 0)[1], split(columns, 1)[1])
-    monkeypatch.setattr(validation, "_COLUMNS", 7)
+    monkeypatch.setattr(prepare, "_COLUMNS", 7)
     assert len(split(columns, 0)[1]) == 7
 
 
@@ -444,7 +444,7 @@ def test_perfect_scores_have_a_precision_of_one() -> None:
 
 
 def test_many_queries_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "_QUERIES", 5)
+    monkeypatch.setattr(prepare, "_QUERIES", 5)
     columns = shown_lake(60, np.random.default_rng(0))
     first, again, other = (
         Validation.of(columns, len(columns), Joinability(9), seed) for seed in (0, 0, 1)

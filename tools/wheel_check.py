@@ -1,12 +1,13 @@
 """Build a wheel, install it into an empty environment and run the README: ``make wheel-check``.
 
 An editable install hides files that the wheel lacks; this does what a user does instead. The
-blocks of the README run in their order in an empty folder; a test runs the same story with the
-package of the current environment.
+blocks of the README run in their order in an empty folder. ``--here`` takes what the wheel needs
+from the current environment, which is what the tests do: they install nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -63,6 +64,13 @@ def run_story(folder: Path, python: Path, environment: Mapping[str, str]) -> Non
 
 def main() -> int:
     """Run the first five minutes with nothing but the wheel."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--here",
+        action="store_true",
+        help="install the wheel alone, beside the packages of this environment",
+    )
+    is_here = parser.parse_args().here
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DEEPJOIN"))}
 
     def run(*command: str | Path, cwd: Path) -> None:
@@ -71,13 +79,18 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
-        pip = ("-m", "pip", "-q", "--disable-pip-version-check")
-        run(sys.executable, "-m", "venv", place / "venv", cwd=place)
+        pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
+        run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
         python = place / "venv" / "bin" / "python"
-        run(python, *pip, "wheel", "--no-deps", "-w", place / "dist", ROOT, cwd=place)
+        run(*pip, "wheel", "--no-deps", "-w", place / "dist", ROOT, cwd=place)
         (wheel,) = (place / "dist").glob("*.whl")
-        run(python, *pip, "install", wheel, cwd=place)
-        where = "import deepjoin; assert 'site-packages' in deepjoin.__file__, deepjoin.__file__"
+        run(*pip, "--python", python, "install", *["--no-deps"] * is_here, wheel, cwd=place)
+        if is_here:
+            # Its .pth files are not read, so an editable install of ours stays out of sight.
+            (site,) = (place / "venv").glob("lib/python*/site-packages")
+            packages = [path for path in sys.path if path.endswith("-packages")]
+            (site / "here.pth").write_text("\n".join(packages))
+        where = f"import deepjoin; assert {str(place)!r} in deepjoin.__file__, deepjoin.__file__"
         run(python, "-c", where, cwd=place)
         empty = place / "empty"
         empty.mkdir()

@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +38,8 @@ _FEW = 32
 #: Arrow takes as a copy.
 _AT_ONCE, _NARROW_TEXTS = 1 << 20, 1 << 30
 _SHIFT = BLOCK.bit_length() - 1
+#: Offsets that share one in full, as a power of two, and how much more the others are at most.
+_OFFSETS, _SHORT = 6, (1 << 16) - 1
 #: Bytes of a header as numpy pads it, so that it can be rewritten when the length is known.
 HEADER = 128
 _HEADER_PATTERN = re.compile(
@@ -48,6 +51,22 @@ _DTYPES = {
     np.dtype(kind).str.encode(): np.dtype(kind)
     for kind in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "?")
 }
+
+
+class MappedFiles(ABC):
+    """Reads what it is asked for from mapped files."""
+
+    @abstractmethod
+    def expect_lookups(self) -> None:
+        """Expect elements far apart to be read."""
+
+    @abstractmethod
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading runs of elements that will be needed soon."""
+
+    @abstractmethod
+    def settle(self, whole: bool) -> None:
+        """Stop verifying files if all is verified; ``whole`` verifies it."""
 
 
 class ArrayWriter:
@@ -215,6 +234,10 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             places += self._step - 1
             self.guard.blocks(places >> _SHIFT)
 
+    def part(self, start: int, stop: int) -> StoredArray:
+        """Return some of the elements, which are verified when they are read."""
+        return StoredArray(self.mapped[start:stop], self.guard, self._start + start * self._step)
+
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Any:
         """Copy some elements or rows."""
         if self.guard.left:
@@ -279,7 +302,7 @@ def settled(one: Any, whole: bool) -> Any:
             if pages is not None and pages.ahead is not None:
                 pages.ahead[:], pages.is_there = True, True
         return one if one.guard.left else one.mapped
-    if isinstance(one, Strings):
+    if isinstance(one, MappedFiles):
         one.settle(whole)
     elif isinstance(one, tuple) and any(isinstance(part, StoredArray) for part in one):
         parts = [settled(part, whole) for part in one]
@@ -312,6 +335,9 @@ def expect_lookups(array: Any) -> None:
 
     A small array is read whole sooner than page by page, so it stays as it is.
     """
+    if isinstance(array, MappedFiles):
+        array.expect_lookups()
+        return
     pages = _pages(array)
     if pages is None or pages.ahead is not None or len(pages) < _SMALL:
         return
@@ -320,11 +346,20 @@ def expect_lookups(array: Any) -> None:
         pages.ahead = np.zeros(-(-len(pages) // mmap.PAGESIZE), bool)
 
 
+def all_are_there(array: Any) -> bool:
+    """Tell whether nothing of an array needs to be requested before it is read."""
+    pages = _pages(array)
+    return pages is None or pages.ahead is None or pages.is_there
+
+
 def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> None:
     """Start reading elements that will be needed soon, all at once instead of one by one.
 
     Does something only where lookups are expected, and once for each page.
     """
+    if isinstance(array, MappedFiles):
+        array.prefetch(starts, lengths)
+        return
     pages = _pages(array)
     if pages is None or pages.ahead is None or pages.is_there:
         return
@@ -420,33 +455,127 @@ def find_sorted(keys: Array, wanted: Array) -> Int:
     return np.where(keys[at] == wanted, at, -1)
 
 
-class Strings(Sequence[str]):
+class Offsets(MappedFiles):
+    """Ascending numbers, mapped: each as 16 bits more than the first of its 64, which is in full.
+
+    It reads like an array of 64 bits.
+    """
+
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, bases: Any, more: Any) -> None:
+        self._bases, self._more = bases, more
+
+    @staticmethod
+    def bases_of(path: Path) -> Path:
+        """Return where the numbers in full are, beside the others."""
+        return path.with_name(f"{path.stem}.bases.npy")
+
+    def __len__(self) -> int:
+        return len(self._more)
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is int and key >= 0:
+            return int(self._bases[key >> _OFFSETS]) + int(self._more[key])
+        if isinstance(key, slice):
+            key = np.arange(*key.indices(len(self)))
+        elif not isinstance(key, np.ndarray):
+            key = np.asarray(key)
+        if key.dtype == bool:
+            key = np.flatnonzero(key)
+        if key.size and key.min() < 0:
+            key = np.where(key < 0, key + len(self), key)
+        found = self._bases[key >> _OFFSETS].astype(np.int64)
+        found += self._more[key]
+        return found
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype)
+
+    def expect_lookups(self) -> None:
+        """Expect numbers far apart to be read."""
+        for array in (self._bases, self._more):
+            expect_lookups(array)
+
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading runs of numbers that will be needed soon."""
+        numbers = np.asarray(numbers, np.int64)
+        prefetch(self._more, numbers, lengths)
+        prefetch(self._bases, numbers >> _OFFSETS, (np.asarray(lengths) >> _OFFSETS) + 2)
+
+    def settle(self, whole: bool) -> None:
+        """Stop verifying files that are verified; ``whole`` verifies them."""
+        self._bases, self._more = settled(self._bases, whole), settled(self._more, whole)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether nothing is left to verify."""
+        return not any(isinstance(one, StoredArray) for one in (self._bases, self._more))
+
+
+def load_offsets(path: Path) -> Any:
+    """Map offsets as `shorten` wrote them, or an earlier version."""
+    bases = Offsets.bases_of(path)
+    more = load_array(path)
+    return Offsets(load_array(bases), more) if bases.exists() else more
+
+
+def shorten(path: Path, wide: bool = False) -> None:
+    """Write ascending numbers again as `Offsets` reads them.
+
+    Those that are too far apart, and those for which two bytes are enough, are made narrow, unless
+    who reads them calculates with 64 bits: then they stay ``wide`` where they are too far apart.
+    """
+    plain = np.load(path, mmap_mode="r")
+    firsts = np.asarray(plain[:: 1 << _OFFSETS])
+    ends = np.append(firsts[1:], plain[-1:])
+    is_far = (ends - firsts).max() > _SHORT
+    if is_far or (plain[-1] <= _SHORT and not wide):
+        if not wide:
+            narrow(path)
+        return
+    beside = path.with_name(f"{path.name}.short")
+    with ArrayWriter(beside, np.uint16) as writer:
+        for start in range(0, len(plain), _AT_ONCE):
+            part = plain[start : start + _AT_ONCE]
+            here = firsts[start >> _OFFSETS : start + _AT_ONCE >> _OFFSETS]
+            writer.append(part - np.repeat(here, 1 << _OFFSETS)[: len(part)])
+    del plain
+    bases = Offsets.bases_of(path)
+    with ArrayWriter(bases, np.min_scalar_type(int(firsts[-1]))) as writer:
+        writer.append(firsts)
+    beside.replace(path)
+
+
+class Strings(Sequence[str], MappedFiles):
     """An immutable list of strings: one byte array and where each string starts."""
 
-    def __init__(self, offsets: Array, data: Array) -> None:
-        self._arrays: tuple[Array, Array] = offsets, data
-        arrays: tuple[Any, Any] = offsets, data
+    def __init__(self, offsets: Any, data: Any) -> None:
+        self._arrays: tuple[Any, Any] = offsets, data
         # Memory views return plain integers, at half the cost of an array's.
         self._offsets, self._data = (
-            (one.mapped if isinstance(one, StoredArray) else one).data for one in arrays
+            one if isinstance(one, Offsets) else getattr(one, "mapped", one).data
+            for one in self._arrays
         )
-        self._is_verified = not any(isinstance(one, StoredArray) for one in arrays)
+        self._is_verified = self._are_verified()
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Strings:
         """Map the strings that a `StringsWriter` wrote under this name."""
-        return cls(*(load_array(folder / f"{name}.{of}.npy") for of in ("offsets", "bytes")))
+        offsets = load_offsets(folder / f"{name}.offsets.npy")
+        return cls(offsets, load_array(folder / f"{name}.bytes.npy"))
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def expect_lookups(self) -> None:
         """Expect strings far apart to be read."""
-        for array in self._arrays:
-            expect_lookups(array)
+        offsets, data = self._arrays
+        expect_lookups(offsets)
+        expect_lookups(data)
 
-    def prefetch(self, numbers: Int) -> None:
-        """Start reading strings that will be needed soon."""
+    def prefetch(self, numbers: Int, lengths: Any = 1) -> None:
+        """Start reading strings that will be needed soon; runs are of one string each."""
         offsets, data = self._arrays
         if len(numbers) < _FEW or _pages(data) is None:
             return
@@ -515,7 +644,12 @@ class Strings(Sequence[str]):
     def settle(self, whole: bool) -> None:
         """Stop verifying strings if all are verified; ``whole`` verifies them."""
         self._arrays = settled(self._arrays[0], whole), settled(self._arrays[1], whole)
-        self._is_verified = not any(isinstance(one, StoredArray) for one in self._arrays)
+        self._is_verified = self._are_verified()
+
+    def _are_verified(self) -> bool:
+        offsets, data = self._arrays
+        known = offsets.is_verified if isinstance(offsets, Offsets) else True
+        return known and not any(isinstance(one, StoredArray) for one in (offsets, data))
 
 
 class StringsWriter:
@@ -557,4 +691,4 @@ class StringsWriter:
         self._bytes.close()
         self._offsets.close()
         if self._bytes.length < _NARROW_TEXTS:
-            narrow(self._path)
+            shorten(self._path)

@@ -36,6 +36,8 @@ _PARENTS = ("segments", "graph")
 _SMALL = 1 << 17
 #: Bytes hashed at a time.
 _PIECE = 1 << 22
+#: Checksums up to this size are read whole when the first of them is needed.
+_REQUESTED = 1 << 25
 
 Sums = npt.NDArray[np.uint32]
 
@@ -110,6 +112,9 @@ class Checksums:
         if end + 4 * count != len(self._map):
             raise DamagedFile(self.folder, NAME)
         self._numbers = np.frombuffer(self._map, "<u4", count, end)
+        # All at once: page by page, a first search would wait for the disk again and again.
+        if len(self._map) <= _REQUESTED:
+            request(self._map, 0, len(self._map))
         return files
 
     def guard(self, name: str, found: os.stat_result, pages: Any) -> BlockGuard:
@@ -124,11 +129,16 @@ class Checksums:
 class BlockGuard:
     """Which blocks of a mapped file are verified; threads may verify one twice, never skip one."""
 
-    __slots__ = ("__weakref__", "_checksums", "_lock", "_marks", "_name", "_pages", "left", "seen")
+    __slots__ = (
+        *("__weakref__", "_checksums", "_lock", "_marks", "_name", "_pages"),
+        *("_sums", "_view", "left", "seen"),
+    )
 
     def __init__(self, checksums: Checksums, name: str, pages: Any) -> None:
         self._checksums, self._name, self._pages = checksums, name, pages
-        self._lock = Lock()
+        self._lock, self._view = Lock(), memoryview(pages)
+        #: The checksums of its blocks, once one was needed; none if the file has none.
+        self._sums: Sums | None = None
         #: How many blocks are not verified; and one byte a block, 1 once it is.
         self.left = -(-len(pages) >> _SHIFT)
         self.seen = bytearray(self.left)
@@ -142,7 +152,7 @@ class BlockGuard:
             # Large pieces are hashed while other threads run.
             digest = xxh3_64()
             for start in range(0, size, _PIECE):
-                self._request(start, min(2 * _PIECE, size - start))
+                request(self._pages, start, min(2 * _PIECE, size - start))
                 digest.update(view[start : start + _PIECE])
             sums = self._checksums.of(self._name, size)
             if sums is None or digest.hexdigest() == sums[0]:
@@ -154,7 +164,10 @@ class BlockGuard:
         """Verify the blocks that hold the bytes from ``first`` to ``last``."""
         first, last = first >> _SHIFT, last >> _SHIFT
         if self.seen.find(0, first, last + 1) >= 0:
-            self._verify(np.flatnonzero(self._marks[first : last + 1] == 0) + first)
+            if first == last and self.left < len(self.seen):  # most often, and in few steps
+                self._verify_one(first)
+            else:
+                self._verify(np.flatnonzero(self._marks[first : last + 1] == 0) + first)
 
     def blocks(self, blocks: npt.NDArray[np.int64]) -> None:
         """Verify blocks by their numbers."""
@@ -163,38 +176,58 @@ class BlockGuard:
             blocks = np.sort(blocks[self._marks[blocks] == 0])
             self._verify(blocks[np.diff(blocks, prepend=-1) != 0])
 
+    def _verify_one(self, block: int) -> None:
+        """Verify a block of a file of which another was verified before."""
+        sums, start = self._sums, block << _SHIFT
+        if sums is not None:
+            found = xxh3_64_intdigest(self._view[start : start + BLOCK]) & _MASK
+            if found != sums[block]:
+                raise self._damage(block)
+        with self._lock:
+            self.left -= 1 - self.seen[block]
+            self.seen[block] = 1
+
     def _verify(self, blocks: npt.NDArray[np.int64]) -> None:
         if len(blocks) == 0:  # another thread was faster
             return
-        pages, count = self._pages, len(self.seen)
+        count = len(self.seen)
         if self.left == count:
             # The first block says what the others hold. Small files are read whole anyway.
-            blocks = np.arange(count) if len(pages) <= _SMALL else np.union1d(0, blocks)
-        sums = self._checksums.of(self._name, len(pages))
-        if sums is None:
+            if len(self._pages) <= _SMALL:
+                blocks = np.arange(count)
+            elif blocks[0] > 0:  # they are in ascending order
+                blocks = np.append(0, blocks)
+            sums = self._checksums.of(self._name, len(self._pages))
+            self._sums = None if sums is None else sums[1]
+        if self._sums is None:
             self._mark(slice(None))
             return
-        view = memoryview(pages)
         first, size = int(blocks[0]), int(blocks[-1] - blocks[0] + 1)
         if size == len(blocks) > 1:
-            self._request(first << _SHIFT, size << _SHIFT)
-        for block, wanted in zip(blocks.tolist(), sums[1][blocks].tolist(), strict=True):
-            start = block << _SHIFT
-            if xxh3_64_intdigest(view[start : start + BLOCK]) & _MASK != wanted:
-                end = min(start + BLOCK, len(pages)) - 1
-                where = f" (between bytes {start} and {end})"
-                raise DamagedFile(self._checksums.folder, self._name, where)
+            request(self._pages, first << _SHIFT, size << _SHIFT)
+        view, starts = self._view, (blocks << _SHIFT).tolist()
+        found = [xxh3_64_intdigest(view[start : start + BLOCK]) for start in starts]
+        is_same = np.array(found, np.uint64).astype(np.uint32) == self._sums[blocks]
+        if not is_same.all():
+            raise self._damage(int(blocks[is_same.argmin()]))
         self._mark(blocks)
+
+    def _damage(self, block: int) -> DamagedFile:
+        start = block << _SHIFT
+        end = min(start + BLOCK, len(self._pages)) - 1
+        where = f" (between bytes {start} and {end})"
+        return DamagedFile(self._checksums.folder, self._name, where)
 
     def _mark(self, blocks: npt.NDArray[np.int64] | slice) -> None:
         with self._lock:
             self.left -= int((self._marks[blocks] == 0).sum())
             self._marks[blocks] = 1
 
-    def _request(self, start: int, size: int) -> None:
-        """Request pages together: one after the other takes long where nothing is read ahead."""
-        if hasattr(mmap, "MADV_WILLNEED"):  # not on Windows
-            self._pages.madvise(mmap.MADV_WILLNEED, start, size)
+
+def request(pages: mmap.mmap, start: int, size: int) -> None:
+    """Request pages together: one after the other takes long where nothing is read ahead."""
+    if hasattr(mmap, "MADV_WILLNEED"):  # not on Windows
+        pages.madvise(mmap.MADV_WILLNEED, start, size)
 
 
 class SealedFile(NamedTuple):

@@ -35,13 +35,14 @@ from deepjoin.store.manifest import (
     Manifest,
     NewerFormat,
     is_index,
+    is_remote,
     may_write,
     parse_manifest,
 )
 from deepjoin.store.models import identified, stored
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import root_of
-from deepjoin.store.remote import editing, is_remote
+from deepjoin.store.remote import editing
 from deepjoin.store.storage import pending_salt
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from deepjoin.settings import (
 )
 from deepjoin.store.catalog import TableEntry
 from deepjoin.store.feedback import Decided, Feedback, now
-from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
+from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index, is_remote
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
-    from deepjoin.search.stores import OpenStore
+    from deepjoin.search.context import OpenStore
 
 Outcome = TypeVar("Outcome")
 #: One end of a join that somebody accepts or rejects.
@@ -701,7 +701,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.enriching.enrich import enrich
 
-        chosen = settings or EnrichSettings()
+        chosen = EnrichSettings() if settings is None else settings
         return enrich(self, table, target, depth, chosen, progress or no_progress)
 
     def relations(self, *, least: float = 0.5, across: bool = False) -> Relations:
@@ -883,9 +883,9 @@ def open_lake(
     with column vectors search in PostgreSQL, where `deepjoin.publish` has put them; if it is
     down, the other methods still work. Not together with a device. Needs the extra ``postgres``.
     """
-    from deepjoin.store.remote import is_remote, pull
-
     if isinstance(path, str) and is_remote(path):
+        from deepjoin.store.remote import pull
+
         return Lake(pull(path).folder, path, device, vector_store)
     folder = Path(path)
     inside = folder / DEFAULT

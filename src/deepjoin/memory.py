@@ -7,9 +7,10 @@ each takes blocks of as many rows as fit its share. Mapped files are not counted
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 
-from deepjoin.errors import ResourceLimit
+from deepjoin.errors import ResourceLimit, UnreadableTable
 
 #: Memory of a build, unless the user gives one.
 DEFAULT = 2 << 30
@@ -21,6 +22,8 @@ JOIN_SPACE, CELLS_SPACE, COMMAND_SPACE = 800_000_000, 690_000_000, 430_000_000
 
 #: What libraries, encoder and blocks take beside the cells that wait.
 _BESIDE = 400 << 20
+#: What libraries take of it.
+_LIBRARIES = 200 << 20
 
 
 def for_cells(memory: int) -> int:
@@ -30,6 +33,24 @@ def for_cells(memory: int) -> int:
     (1024, 200, 0)
     """
     return max(memory // 8, min(memory // 2, memory - _BESIDE))
+
+
+def check_reading(needed: int, memory: int) -> None:
+    """Refuse a table that takes more memory to read than a build has beside the cells that wait.
+
+    >>> check_reading(700 << 20, 2 << 30)
+    >>> check_reading(700 << 20, 600 << 20)
+    Traceback (most recent call last):
+    deepjoin.errors.UnreadableTable: reading it takes 700 MB at once, ... `memory` of at least 1.8G
+    """
+    memory = max(memory, LEAST)
+    if needed > memory - for_cells(memory) - _LIBRARIES:
+        least = math.ceil(20 * (needed + _LIBRARIES) / (1 << 30)) / 10
+        raise UnreadableTable(
+            f"reading it takes {needed >> 20} MB at once, for the dictionaries of a row group; "
+            f"give `memory` of at least {least}G, or write it with smaller dictionaries",
+            passing=True,
+        )
 
 
 def rows_at_once(memory: int, each: int, least: int, most: int, blocks: int = 1) -> int:

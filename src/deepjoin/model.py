@@ -64,10 +64,12 @@ class Reading:
 
     A batch may have columns that earlier ones did not have (JSON lines do); within a batch
     every column has one cell per row. ``notes`` is complete once the batches are exhausted.
+    ``memory`` is how many bytes reading takes beside a few batches, where that is much.
     """
 
     batches: Iterator[pa.RecordBatch]
     notes: list[str] = field(default_factory=list)
+    memory: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:

@@ -11,7 +11,8 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
@@ -287,7 +288,7 @@ class EnrichSettings:
     seed: int = 0
     #: The keys, if you know them: "id" joins columns of this name alone, "a=b" a column a of a
     #: table with the column b of the next.
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     #: Also use columns that give the target away.
     leaks: bool = False
     #: A column of yours with dates or numbers: of rows that a key meets, the latest that is not
@@ -297,16 +298,28 @@ class EnrichSettings:
     ranges: str = ""
 
     def __post_init__(self) -> None:
+        def check(name: str, is_right: bool, allowed: str) -> None:
+            if not is_right:
+                raise DeepJoinError(f"`{name}` is {getattr(self, name)!r}; it must be {allowed}.")
+
         for name in ("tables", "columns", "sample"):
-            if getattr(self, name) < 1:
-                raise DeepJoinError(f"`{name}` is {getattr(self, name)}; it must be at least 1.")
-        if not self.seconds >= 0:
-            raise DeepJoinError(f"`seconds` is {self.seconds}; it must be a number >= 0.")
-        if not 0 <= self.least <= 1:
-            raise DeepJoinError(f"`least` is {self.least}; it must be between 0 and 1.")
-        keys: object = self.keys
-        if isinstance(keys, str):
-            raise DeepJoinError(f"`keys` is {keys!r}; it must be a list of names.")
+            check(name, _is_number(getattr(self, name), Integral, 1), "a whole number >= 1")
+        check("seconds", _is_number(self.seconds, Real, 0), "a number >= 0")
+        check("least", _is_number(self.least, Real, 0, 1), "a number between 0 and 1")
+        most = (1 << 32) - 1
+        check("seed", _is_number(self.seed, Integral, 0, most), f"a whole number from 0 to {most}")
+        is_list = isinstance(self.keys, list | tuple)
+        check("keys", is_list, 'a list of names, such as ["id", "town=city"]')
+        for one in self.keys:
+            if not isinstance(one, str) or not one.partition("=")[0].strip():
+                raise DeepJoinError(
+                    f"`keys` has {one!r}; a key is the name of a column, such as 'id', or a pair, "
+                    "such as 'town=city'."
+                )
+        object.__setattr__(self, "keys", tuple(self.keys))
+        check("leaks", isinstance(self.leaks, bool), "True or False")
+        for name in ("as_of", "ranges"):
+            check(name, isinstance(getattr(self, name), str), 'the name of a column, or ""')
         if self.as_of and self.ranges:
             raise DeepJoinError("`as_of` and `ranges` cannot be combined. Leave one out.")
 
@@ -329,11 +342,19 @@ class PublishSettings:
 
 
 def check_tau(tau: object) -> None:
-    """Refuse a threshold that is no cosine of similar values."""
+    """Refuse a threshold that is not a cosine of similar values."""
     # numpy's floats are floats or have __float__; text and booleans are mistakes.
     number = tau if isinstance(tau, int | float) else getattr(tau, "__float__", lambda: 0.0)()
     if tau is not None and not 0 < number <= 1:
         raise DeepJoinError(f"`tau` is {tau!r}; it must be a cosine above 0 and at most 1.")
+
+
+def _is_number(
+    given: object, kind: type[Integral] | type[Real], least: float, most: float = float("inf")
+) -> bool:
+    """Check for a number in a range; True and False are none."""
+    is_right = isinstance(given, kind) and not isinstance(given, bool)
+    return is_right and least <= cast(float, given) <= most
 
 
 def fields_of(kind: type, given: object) -> dict[str, Any]:

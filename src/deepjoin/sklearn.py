@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
 from deepjoin.enriching.enrich import apply_plan
 from deepjoin.enriching.features import UnusableTarget
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.columns import free_name
 from deepjoin.joining.store import read_typed
+from deepjoin.joining.tables import free_name
 from deepjoin.lake import Lake, open_lake
 from deepjoin.read.frames import frame_table, is_frame
 from deepjoin.settings import EnrichSettings

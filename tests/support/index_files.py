@@ -16,8 +16,12 @@ from deepjoin import Lake
 from deepjoin.checking.check import Check
 from deepjoin.checking.vector_contents import ERROR, HALF
 from deepjoin.embed.scan import SLACK
+from deepjoin.embed.value_vectors import NO_ROW, ORDER_FILES
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.manifest import sealed_json
 from deepjoin.store.storage import seal
+from deepjoin.store.values.index import PACKED
+from deepjoin.store.values.signatures import SIGNATURE_FILES
 
 
 def files_of(index: Path) -> dict[str, bytes]:
@@ -42,6 +46,18 @@ def sign(index: Path) -> None:
     changed_manifest(index, signed)
 
 
+def edit_numbers(path: Path, change: Callable[[Any], object]) -> None:
+    """Change an array, packed or not, and write it as it was."""
+    more = PACKED.get(path.stem, NO_ROW if path.name in ORDER_FILES else 0)
+    may_be_packed = path.name in ORDER_FILES or path.stem in {*PACKED, *SIGNATURE_FILES}
+    stored = load_numbers(path, more) if may_be_packed else np.load(path)
+    array = np.array(stored)
+    changed = change(array)
+    np.save(path, array if changed is None else changed)
+    if isinstance(stored, PackedArray):
+        pack(path, more)
+
+
 def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
     """Flip a bit anywhere, but at the start."""
     at = chance.randrange(min(start, len(content) - 1), len(content))
@@ -51,7 +67,7 @@ def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
 def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
     """Tell whether numbers of vectors have changed by less than searches allow for.
 
-    Scales and errors of values are rounded as much as another machine may round them. Distances of
+    Errors of values are rounded as much as another machine may round them. Distances of
     columns are not proven: a hundredth of its length turns a vector by a cosine of 0.9999. Those of
     columns that have left are never asked for.
     """
@@ -60,6 +76,8 @@ def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
     if old.dtype not in (np.float32, np.float16):
         return False
     off = np.abs(np.load(path).astype(np.float64) - old)
+    if path.name == "vector_errors.npy":  # larger ones only take time
+        return bool((np.load(path) >= old - SLACK).all())
     if old.dtype == np.float32:
         return bool((off <= SLACK).all())
     if old.ndim == 1:

@@ -108,7 +108,7 @@ def save_turl(folder: Path) -> Path:
 def save_mlp(folder: Path) -> Path:
     """Save an MLP of random weights that reads the shipped cell vectors."""
     from deepjoin.embed.cells import load_cell_encoder
-    from deepjoin.lab.encoders.mlp import Tower, write_mlp
+    from deepjoin.lab.encoders.averages import Tower, write_mlp
 
     cells = load_cell_encoder("default")
     random = np.random.default_rng(2)

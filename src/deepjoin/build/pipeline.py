@@ -110,7 +110,7 @@ def add_tables(location: Location, source: object, resources: BuildResources) ->
     Returns their names. From then on a refresh reads them again when they change.
     """
     with editing(location, resources.progress) as folder:
-        read_manifest(folder)  # refuses what is no index, before a lock file is made in it
+        read_manifest(folder)  # refuses what is not an index, before a lock file is made in it
         return run(AddTables(folder, resources, source))
 
 
@@ -247,7 +247,7 @@ def compact(location: Location, resources: BuildResources) -> bool:
         lake = OpenIndex(folder)
         only = len(lake.records) == 1 and not lake.records[0].removed
         sealed = all(CHECKSUMS in record.files for record in lake.records)
-        present = sealed and not any(one.values.is_outdated for one in lake.segments)
+        present = sealed and not any(one.is_outdated for one in lake.segments)
         if only and present and not is_outdated(lake.segments):
             clear_up(folder)
             return False

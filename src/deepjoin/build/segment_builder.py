@@ -17,6 +17,7 @@ from deepjoin.arrays import Marks
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.listing import hidden_item
 from deepjoin.errors import UnreadableTable
+from deepjoin.memory import check_reading
 from deepjoin.model import Table
 from deepjoin.normalise import private
 from deepjoin.normalise.canonical import CellType
@@ -77,7 +78,7 @@ class SegmentBuilder:
         keep: bool = False,
     ) -> None:
         out.mkdir(parents=True)
-        self._out, self._settings = out, settings
+        self._out, self._settings, self._memory = out, settings, resources.memory
         self._keep = out / FRAMES if keep and not settings.hash_only else None
         #: Ledger entries of the items noted so far.
         self.entries: list[Entry] = []
@@ -160,6 +161,8 @@ class SegmentBuilder:
         held: list[pa.RecordBatch] = []
         try:
             reading = table.open()
+            if reading.memory:
+                check_reading(reading.memory, self._memory)
             for batch in reading:
                 strings = self._add_batch(draft, batch)
                 if draft.rows == 0 and not hash_only:

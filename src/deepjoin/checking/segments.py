@@ -10,21 +10,30 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import HEADER, Array, Int, Strings, array_header, load_array, load_strings
-from deepjoin.normalise.canonical import CellType, canonical_array
-from deepjoin.normalise.hashing import hash_array
+from deepjoin.arrays import (
+    HEADER,
+    Array,
+    Int,
+    Offsets,
+    Strings,
+    array_header,
+    load_array,
+    load_strings,
+)
+from deepjoin.normalise.canonical import CellType, canonical_array, hash_array
+from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.settings import Settings
 from deepjoin.store.catalog import ColumnEntry, TableEntry
 from deepjoin.store.ledger import LEDGER, entries_of, read_ledger
 from deepjoin.store.report import REPORT, BuildReport
-from deepjoin.store.values.index import AS_VALUE, FORWARD
+from deepjoin.store.values.index import AS_VALUE, FORWARD, PACKED
 from deepjoin.store.values.profile import Generic
 from deepjoin.store.values.rows import (
     CODES,
@@ -66,9 +75,18 @@ _KINDS: dict[str, npt.DTypeLike] = {
     **dict.fromkeys(("column_types", "column_generic"), np.uint8),
     "column_cells": np.int64,
 }
-#: What is stored with as few bytes as its largest number needs.
-_NARROW = {*(f"{name}.offsets" for name in _TEXTS), "posting_offsets", "cell_counts", "cell_rows"}
+#: What is stored with as few bytes as its largest number needs; counts and first rows only by
+#: format 3.
+_NARROW = {
+    *(f"{name}.offsets" for name in _TEXTS),
+    *("posting_offsets", "posting_columns", "cell_counts", "cell_rows"),
+}
 _NARROWER = (np.uint8, np.uint16, np.uint32)
+#: Offsets that may be stored as two arrays.
+_SHORT = {*(f"{name}.offsets" for name in _TEXTS), "posting_offsets", "column_offsets",
+          "table_column_offsets", OFFSETS}  # fmt: skip
+#: What may be packed, and how much larger each number is stored.
+_PACKED = {**PACKED, **dict.fromkeys(SIGNATURE_FILES, 0)}
 #: Offsets, and the array that they divide into groups.
 _GROUPS = {
     **{f"{name}.offsets": f"{name}.bytes" for name in _TEXTS},
@@ -98,12 +116,41 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             kinds |= added
     for name, kind in kinds.items():
         path = folder / f"{name}.npy"
-        narrower = _NARROWER if name in _NARROW else ()
-        if path.exists() and any(is_array(path, one) for one in (kind, *narrower)):
-            arrays[name] = load_array(path)
-        else:
+        bases = Offsets.bases_of(path)
+        if name in _SHORT and bases.exists():
+            if not path.exists() or not is_array(path, np.uint16):
+                found.append(f"{name}.npy is not the array that belongs there")
+            elif (short := _short_offsets(path, bases)) is None:
+                found.append(f"{bases.name} is not the array that belongs there")
+            else:
+                arrays[name] = short
+            continue
+        others = (*(_NARROWER if name in _NARROW else ()), *([np.uint64] * (name in _PACKED)))
+        if not path.exists() or not any(is_array(path, one) for one in (kind, *others)):
+            found.append(f"{name}.npy is not the array that belongs there")
+            continue
+        try:
+            arrays[name] = (
+                load_numbers(path, _PACKED[name]) if name in _PACKED else load_array(path)
+            )
+        except ValueError:
+            found.append(f"{name}.npy is not the array that belongs there")
+            continue
+        if isinstance(arrays[name], PackedArray) and not is_packed(path):
             found.append(f"{name}.npy is not the array that belongs there")
     return arrays, found or first_found(ARRAY_STAGES, SegmentArrays(folder, arrays, settings))
+
+
+def _short_offsets(path: Path, bases: Path) -> Any:
+    """Load offsets that share numbers in full; None if these are not what was written."""
+    kinds = (*_NARROWER, np.uint64)
+    if not any(is_array(bases, kind) for kind in kinds):
+        return None
+    whole, more = load_array(bases), load_array(path)
+    firsts = np.asarray(more[:: 1 << 6])
+    sound = 0 < len(whole) == len(firsts) and not firsts.any()
+    sound = sound and whole.dtype == np.min_scalar_type(int(whole[-1]))
+    return Offsets(whole, more) if sound else None
 
 
 def first_found(stages: Iterable[Callable[[Checked], Iterator[str]]], on: Checked) -> list[str]:
@@ -203,7 +250,7 @@ def within(array: Array, least: float, limit: float) -> bool:
 def check_texts(segment: SegmentArrays) -> Iterator[str]:
     """Check that texts are valid, and that values have the hashes they are looked up by."""
     folder, arrays = segment.folder, segment.arrays
-    # Spellings are no texts: they are checked with their values.
+    # Spellings are not texts: they are checked with their values.
     for name in (name for name in _TEXTS if name != "spellings"):
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)

@@ -13,8 +13,9 @@ from deepjoin.arrays import Float, Half, Int, load_strings
 from deepjoin.checking.vectors import ABOUT
 from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.columns.encoder import ColumnEncoder
-from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
-from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, checked, quantised, rounding_loss
+from deepjoin.embed.packed import BOUNDS, PARTS, ZERO_POINT, PackedRows, QuantisedRows
+from deepjoin.embed.scan import SLACK
+from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, OLD_FILES, ValueVectors, checked
 from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
@@ -185,39 +186,68 @@ def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:
     """Name the files in which some values have other numbers than they get now."""
     assert segment.cells is not None
     vectors = segment.cells.vectors
-    codes, scales, errors, rotation = FILES
     if vectors.dimension != encoder.dimension:
-        return [f"{rotation} is of {vectors.dimension} dimensions, not {encoder.dimension}"]
+        return [f"{FILES[-1]} is of {vectors.dimension} dimensions, not {encoder.dimension}"]
     numbers = _spread(np.arange(vectors.count), _VALUES)
     values = load_strings(segment.folder, "values").take(pa.array(numbers)).cast(pa.string())
-    stored, encoded = vectors.take(numbers), encoder.encode(values)
-    # Earlier versions also stored vectors of values without meaning.
-    encoded[~has_meaning(values) & (stored.scales == 0)] = 0
-    marks = _equal(stored, encoded, vectors.rotation)
+    encoded = encoder.encode(values)
     text = "has vectors that are not those of their values"
-    return [f"{name} {text}" for name, same in zip((codes, scales, errors), marks, strict=True)
-            if not same][:1]  # fmt: skip
+    if vectors.is_outdated:
+        stored = vectors.take(numbers)
+        # Earlier versions also stored vectors of values without meaning.
+        encoded[~has_meaning(values) & (stored.scales == 0)] = 0
+        different = _old_differences(stored, encoded, vectors.rotation)
+    else:
+        encoded[~has_meaning(values)] = 0
+        different = _differences(vectors, numbers, encoded)
+    return [f"{name} {text}" for name in different][:1]
 
 
-def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool, bool, bool]:
-    """Tell of codes, scales and errors whether they are those of vectors, as machines round."""
-    again = quantised(encoded, rotation)
+def _differences(vectors: ValueVectors, numbers: Int, encoded: Float) -> Iterator[str]:
+    """Name the files whose numbers are not those of vectors, as machines round."""
+    there, rows = vectors.copy(numbers)
+    if not np.array_equal(there, encoded.any(axis=1)):
+        yield FILES[0]
+        return
+    turned = checked(encoded[there], vectors.dimension) @ vectors.rotation
+    again = PackedRows.pack(turned)
+    steps = np.abs(rows.bounds.astype(int) - again.bounds)
+    # Of two bounds that are as good, or nearly: vectors of earlier versions were rounded before.
+    largest = np.abs(turned).max(axis=1, initial=0)
+    nearly = np.abs(largest / np.minimum(BOUNDS[rows.bounds], BOUNDS[again.bounds]) - 1) <= 2 * HALF
+    if not ((steps == 0) | ((steps == 1) & nearly)).all():
+        yield FILES[2]
+        return
+    full = rows.take(np.arange(rows.size))
+    off = np.abs(turned - full.floats())
+    # Half a part, and what 8 bits may have lost before.
+    most = (1 / PARTS + 0.5 / LARGEST_CODE + _TIE) * BOUNDS[rows.bounds]
+    if not (off <= most[:, None]).all():
+        yield FILES[0]
+        return
+    lost = np.linalg.norm(off, axis=1)
+    if (lost > full.errors + SLACK).any():
+        yield FILES[3]
+
+
+def _old_differences(stored: QuantisedRows, encoded: Float, rotation: Float) -> Iterator[str]:
+    """Name the files of an earlier version whose numbers are not those of vectors."""
     turned = checked(encoded, len(rotation)) @ rotation
-    scales = np.abs(stored.scales - again.scales) <= HALF * again.scales
+    before = np.max(np.abs(turned), axis=1, initial=0) / LARGEST_CODE
+    scales = np.abs(stored.scales - before) <= HALF * before
     # As they are stored. Where a merge has rounded scales of earlier versions, codes are those of
     # the scales before, and errors have that in them.
     codes, kept = stored.codes.astype(np.float32) - ZERO_POINT, stored.scales.astype(np.float32)
     off = np.abs(turned / np.where(scales & (kept > 0), kept, 1)[:, None] - codes)
     near = off <= 0.5 + _TIE + HALF * np.abs(codes)
-    before = np.max(np.abs(turned), axis=1, initial=0) / LARGEST_CODE
-    merged = np.linalg.norm(turned - codes * before[:, None], axis=1) + rounding_loss(
-        before, kept, rotation
-    )
+    merged = np.linalg.norm(turned - codes * before[:, None], axis=1)
+    merged += np.abs(before - kept) * (LARGEST_CODE * np.float32(len(rotation) ** 0.5))
     exact = np.linalg.norm(turned - codes * kept[:, None], axis=1)
-    errors = again.scales == 0
+    errors = before == 0
     for lost in (exact, merged):
         errors |= np.abs(stored.errors - lost) <= ERROR
-    return bool(near[scales].all()), bool(scales.all()), bool(errors.all())
+    marks = near[scales].all(), scales.all(), errors.all()
+    return (name for name, same in zip(OLD_FILES, marks, strict=False) if not same)
 
 
 def _spread(numbers: Int, most: int) -> Int:

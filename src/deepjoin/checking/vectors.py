@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Half, load_array
+from deepjoin.arrays import Array, Float, Half, load_array
 from deepjoin.checking.segments import (
     MISREAD,
     Arrays,
@@ -26,12 +26,15 @@ from deepjoin.checking.segments import (
     spans,
     within,
 )
-from deepjoin.embed.scan import SLACK, ZERO_POINT
+from deepjoin.embed.packed import BOUNDS, PARTS, ZERO_POINT, PackedRows, code_bytes
+from deepjoin.embed.scan import SLACK
 from deepjoin.embed.value_vectors import (
     FILES,
     LARGEST_CODE,
     LARGEST_GAP,
     LIST_FILES,
+    NO_ROW,
+    OLD_FILES,
     OLD_ROWS,
     ORDER_FILES,
     rows_of_gaps,
@@ -52,6 +55,7 @@ from deepjoin.embed.vector_build import (
     may_be,
     prepared,
 )
+from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors.columns import SPACES, About, ColumnVectors, unknown
@@ -61,12 +65,14 @@ from deepjoin.store.column_vectors.sketch import MEANING_VERSION, SNAPSHOT, sket
 ABOUT = "about.json"
 
 _KINDS: dict[str, npt.DTypeLike] = {
-    **dict(zip(FILES, (np.uint8, np.float16, np.float16, np.float32), strict=True)),
+    **dict(zip(FILES, (*3 * (np.uint8,), np.float32, np.float32), strict=True)),
     **dict.fromkeys(ORDER_FILES, np.int32),
     **dict(zip(LIST_FILES, (np.uint8, np.int64, np.uint16), strict=True)),
     OLD_ROWS: np.int32,
 }
-_CODES, _SCALES, _ERRORS, _ROTATION = FILES
+_CODES, _FINER, _BOUNDS, _ERRORS, _ROTATION = FILES
+#: A file that only the vectors of earlier versions have: the scale of each row.
+_SCALES = OLD_FILES[1]
 _VALUES, _ROWS = ORDER_FILES
 _MIDDLES, _STARTS, _GAPS = LIST_FILES
 _INDEX_FIELDS: dict[str, type] = {
@@ -82,6 +88,8 @@ _HALF = 2.0**-10
 _TINY = 2048**0.5 * 2.0**-24
 #: How much scales and errors change when they are rounded to half precision.
 _WIDER = 1.01
+#: How much larger errors are than rounding makes them, where 8 bits were rounded again.
+_AGAIN = 1.5
 #: Vectors checked at a time.
 _BLOCK = 1 << 14
 #: Vectors compared with what the index has of them.
@@ -99,10 +107,44 @@ class CellFiles:
         self.folder, self.values = folder, values
 
     @cached_property
+    def is_old(self) -> bool:
+        """Whether a version before format 4 wrote them, in 8 bits."""
+        return (self.folder / _SCALES).exists() and not (self.folder / _BOUNDS).exists()
+
+    @cached_property
+    def kinds(self) -> dict[str, npt.DTypeLike]:
+        """What files there may be, and what they hold."""
+        if not self.is_old:
+            return _KINDS
+        # The earliest wrote them in single precision.
+        wide = {name: np.float32 for name in (_SCALES, _ERRORS)
+                if is_array(self.folder / name, np.float32)}  # fmt: skip
+        halves = dict.fromkeys((_SCALES, _ERRORS), np.float16)
+        return {**_KINDS, **dict.fromkeys(OLD_FILES, np.uint8), **halves, **wide,
+                _ROTATION: np.float32}  # fmt: skip
+
+    @cached_property
     def arrays(self) -> Arrays:
         """The arrays that are there, by the names of their files."""
-        there = [name for name in _KINDS if (self.folder / name).exists()]
-        return {name: load_array(self.folder / name) for name in there}
+        there = [name for name in self.kinds if (self.folder / name).exists()]
+        return {name: self._load(name) for name in there}
+
+    def _load(self, name: str) -> Array:
+        if name not in ORDER_FILES:
+            return load_array(self.folder / name)
+        numbers = load_numbers(self.folder / name, NO_ROW)
+        # Packed ones have no sign.
+        return np.asarray(numbers).view(np.int32) if isinstance(numbers, PackedArray) else numbers
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        return len(self.arrays[_SCALES if self.is_old else _BOUNDS])
+
+    @property
+    def listed(self) -> Any:
+        """Marks the rows that are in lists; earlier versions stored rows without a vector."""
+        return np.asarray(self.arrays[_SCALES]) > 0 if self.is_old else np.ones(self.rows, bool)
 
 
 class ColumnFiles:
@@ -168,8 +210,8 @@ def _other(folder: Path, kinds: Mapping[str, npt.DTypeLike]) -> Iterator[str]:
 
 def check_cell_files(cells: CellFiles) -> Iterator[str]:
     """Check that all files of a set are there if one is, and that lists have their order."""
-    there = {name for name in _KINDS if (cells.folder / name).exists()}
-    wanted = [ABOUT, *FILES]
+    there = {name for name in cells.kinds if (cells.folder / name).exists()}
+    wanted = [ABOUT, *(OLD_FILES if cells.is_old else FILES)]
     if there & {*ORDER_FILES, *LIST_FILES, OLD_ROWS}:
         wanted += ORDER_FILES
     if OLD_ROWS in there:
@@ -181,10 +223,12 @@ def check_cell_files(cells: CellFiles) -> Iterator[str]:
 
 def check_cell_headers(cells: CellFiles) -> Iterator[str]:
     """Check that the files are arrays of their kind, and that the encoder is named."""
-    # Earlier versions wrote them in single precision.
-    wide = {name: np.float32 for name in (_SCALES, _ERRORS)
-            if is_array(cells.folder / name, np.float32)}  # fmt: skip
-    yield from _other(cells.folder, {**_KINDS, **wide})
+    plain = dict(cells.kinds)
+    for name in ORDER_FILES:
+        path = cells.folder / name
+        if path.exists() and is_array(path, np.uint64) and plain.pop(name) and not is_packed(path):
+            yield f"{name} is not the array that belongs there"
+    yield from _other(cells.folder, plain)
     if fields_of(cells.folder / ABOUT, {"name": str, "digest": str}) is None:
         yield f"{ABOUT} is not what was written"
 
@@ -194,8 +238,12 @@ def check_cell_lengths(cells: CellFiles) -> Iterator[str]:
     arrays, values = cells.arrays, cells.values
     dimension = isqrt(len(arrays[_ROTATION]))
     rows = len(arrays[_VALUES]) if _VALUES in arrays else values
-    wanted = {_ROTATION: max(1, dimension) ** 2, _CODES: rows * dimension, _ROWS: values}
-    wanted |= dict.fromkeys((_SCALES, _ERRORS), rows)
+    wanted = {_ROTATION: max(1, dimension) ** 2, _ROWS: values}
+    if cells.is_old:
+        wanted |= {_CODES: rows * dimension, **dict.fromkeys((_SCALES, _ERRORS), rows)}
+    else:
+        coarse, finer = code_bytes(dimension)
+        wanted |= {_CODES: rows * coarse, _FINER: rows * finer, _BOUNDS: rows, _ERRORS: 2}
     if _STARTS in arrays:
         wanted[_MIDDLES] = max(0, len(arrays[_STARTS]) - 1) * dimension
     for name, length in wanted.items():
@@ -212,33 +260,69 @@ def check_cell_numbers(cells: CellFiles) -> Iterator[str]:
         off = np.abs(turn @ turn.T - np.eye(dimension))
     if not (off < _ORTHOGONAL).all():  # so that NaN fails as well
         yield f"{_ROTATION} is not a rotation"
-    # A unit vector has no number above 1, and rounding costs half a step in each dimension.
-    for name, limit in ((_SCALES, 1.001 / LARGEST_CODE), (_ERRORS, 0.6 * dimension**0.5)):
-        if not within(cells.arrays[name], 0, limit):
-            yield f"{name} has numbers out of range"
+    if cells.is_old:
+        # A unit vector has no number above 1, and rounding costs half a step in each dimension.
+        limits = {_SCALES: 1.001 / LARGEST_CODE, _ERRORS: 0.6 * dimension**0.5}
+        bad = [name for name, limit in limits.items() if not within(cells.arrays[name], 0, limit)]
+        yield from (f"{name} has numbers out of range" for name in bad)
+        return
+    for error, parts in zip(np.asarray(cells.arrays[_ERRORS]), (PARTS, PARTS >> 2), strict=True):
+        if not 0 < error <= _AGAIN * dimension**0.5 / parts + SLACK / BOUNDS[-1]:
+            yield f"{_ERRORS} has numbers out of range"
+            return
 
 
 def check_cell_codes(cells: CellFiles) -> Iterator[str]:
     """Check that every row of codes uses its whole range, and has the length of a vector."""
-    arrays = cells.arrays
+    check = _check_old_codes if cells.is_old else _check_packed_codes
+    for start, stop in spans(cells.rows, _BLOCK):
+        if problem := check(cells.arrays, start, stop):
+            yield problem
+            return
+
+
+def _check_packed_codes(arrays: Arrays, start: int, stop: int) -> str:
+    """Check some rows; return what is wrong with them, if anything."""
+    dimension, errors = isqrt(len(arrays[_ROTATION])), np.asarray(arrays[_ERRORS])
+    codes, finer = (
+        arrays[name].reshape(-1, size)[start:stop]
+        for name, size in zip((_CODES, _FINER), code_bytes(dimension), strict=True)
+    )
+    packed = PackedRows(codes, finer, arrays[_BOUNDS][start:stop], errors, dimension)
+    rows = packed.take(np.arange(stop - start))
+    values, bounds = rows.floats(), BOUNDS[packed.bounds]
+    lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
+    # The middles of the parts that the first bits make.
+    step = bounds[:, None] / 8
+    coarse = np.floor(values / step) * step + step / 2
+    off = np.linalg.norm(values - coarse, axis=1) / bounds
+    largest = np.abs(rows.codes.astype(np.int16) - ZERO_POINT).max(axis=1, initial=0)
+    if not (largest == PARTS - 1).all() or not packed.is_filled():
+        return f"{_CODES} has rows that are not vectors"
+    if not (np.abs(lengths - 1) <= errors[0] * bounds + SLACK).all():
+        return f"{_BOUNDS} has numbers out of range"
+    if not (off <= errors[0] + errors[1] + SLACK).all():
+        return f"{_ERRORS} has numbers out of range"
+    return ""
+
+
+def _check_old_codes(arrays: Arrays, start: int, stop: int) -> str:
+    """Check some rows of an earlier version; return what is wrong with them, if anything."""
     scales, errors = arrays[_SCALES], arrays[_ERRORS]
     codes = arrays[_CODES].reshape(len(scales), isqrt(len(arrays[_ROTATION])))
-    for start, stop in spans(len(scales), _BLOCK):
-        signed = codes[start:stop].astype(np.float32) - ZERO_POINT
-        scale, error = (one[start:stop].astype(np.float32) for one in (scales, errors))
-        full = np.where(scale > 0, LARGEST_CODE, 0)
-        lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed)) * scale
-        # What is lost in rounding is at most half a step in each dimension.
-        most = _WIDER * scale / 2 * codes.shape[1] ** 0.5 + SLACK
-        if not (np.abs(signed).max(axis=1, initial=0) == full).all():
-            yield f"{_CODES} has rows that are not vectors"
-        elif not ((error > 0) & (error <= most)).all():
-            yield f"{_ERRORS} has numbers out of range"
-        elif not (np.abs(lengths - (scale > 0)) <= error + SLACK).all():
-            yield f"{_SCALES} has numbers out of range"
-        else:
-            continue
-        return
+    signed = codes[start:stop].astype(np.float32) - ZERO_POINT
+    scale, error = (one[start:stop].astype(np.float32) for one in (scales, errors))
+    full = np.where(scale > 0, LARGEST_CODE, 0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed)) * scale
+    # What is lost in rounding is at most half a step in each dimension.
+    most = _WIDER * scale / 2 * codes.shape[1] ** 0.5 + SLACK
+    if not (np.abs(signed).max(axis=1, initial=0) == full).all():
+        return f"{_CODES} has rows that are not vectors"
+    if not ((error > 0) & (error <= most)).all():
+        return f"{_ERRORS} has numbers out of range"
+    if not (np.abs(lengths - (scale > 0)) <= error + SLACK).all():
+        return f"{_SCALES} has numbers out of range"
+    return ""
 
 
 def check_cell_order(cells: CellFiles) -> Iterator[str]:
@@ -260,7 +344,7 @@ def check_cell_lists(cells: CellFiles) -> Iterator[str]:
     if _MIDDLES not in cells.arrays:
         return
     name = OLD_ROWS if OLD_ROWS in cells.arrays else _GAPS
-    starts, members, scales = (cells.arrays[one] for one in (_STARTS, name, _SCALES))
+    starts, members = (cells.arrays[one] for one in (_STARTS, name))
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or not ascends(starts):
         yield f"{_STARTS} does not divide {name}"
         return
@@ -268,14 +352,14 @@ def check_cell_lists(cells: CellFiles) -> Iterator[str]:
         gaps, sizes = np.asarray(members), np.diff(starts)
         members = rows_of_gaps(gaps, sizes)
         starts = np.append(0, np.cumsum(gaps < LARGEST_GAP))[np.asarray(starts)]
-    if not within(members, 0, len(scales)):
+    if not within(members, 0, cells.rows):
         yield f"{name} has numbers out of range"
         return
     if not ascends_within(members, starts):
         yield f"{name} is not in order"
-    listed = np.zeros(len(scales), bool)
+    listed = np.zeros(cells.rows, bool)
     listed[members] = True
-    if not np.array_equal(listed, np.asarray(scales) > 0):
+    if not np.array_equal(listed, cells.listed):
         yield f"{name} does not hold every value that has a vector"
     middles = cells.arrays[_MIDDLES]
     if len(middles) and int(middles.min()) < ZERO_POINT - LARGEST_CODE:

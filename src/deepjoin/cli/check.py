@@ -32,8 +32,7 @@ def run(options: argparse.Namespace) -> int:
     """Look for damage; 1 if there is any."""
     from deepjoin.checking.check import check_index
     from deepjoin.cli.opening import open_index
-    from deepjoin.store.manifest import DEFAULT, is_index
-    from deepjoin.store.remote import is_remote
+    from deepjoin.store.manifest import DEFAULT, is_index, is_remote
 
     place: str | Path = options.index
     # The folder itself is checked, since a damaged index may not open.

@@ -81,7 +81,7 @@ def _ctrl_c_to_stop() -> Iterator[None]:
 def run(options: argparse.Namespace) -> None:
     """Enrich a table and write it."""
     from deepjoin.cli.opening import open_or_index
-    from deepjoin.joining.table_file import check_output, write_table
+    from deepjoin.joining.output import check_output, write_table
     from deepjoin.settings import EnrichSettings, fields_of
     from deepjoin.show.text import Screen, aligned, render_enrichment
 

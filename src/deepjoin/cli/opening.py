@@ -23,11 +23,9 @@ from deepjoin.cli.output import (
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake, open_lake
 from deepjoin.progress import Progress
-from deepjoin.read.database import is_database, shown
 from deepjoin.settings import BuildSettings
 from deepjoin.show.text import count
-from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
-from deepjoin.store.remote import is_remote
+from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index, is_remote
 
 if TYPE_CHECKING:
     from deepjoin.build.engine import BuildResources
@@ -87,6 +85,8 @@ def open_or_index_source(source: str) -> Lake:
     The index of a folder is inside it, that of a file beside it, and that of a database elsewhere
     is in the working directory, named after its address.
     """
+    from deepjoin.read.database import is_database, shown
+
     if is_remote(source) and is_database(source):
         # Without the password, which must not show in a name.
         address = shown(source).partition("?")[0]

@@ -12,18 +12,13 @@ from typing import Any
 import numpy as np
 
 from deepjoin.arrays import ArrayWriter, Float, Int, Int32
-from deepjoin.embed.scan import (
-    LARGEST_SIGNED,
-    ZERO_POINT,
-    Codes,
-    QuantisedRows,
-    Signed,
-    multiplier,
-)
+from deepjoin.embed.packed import ZERO_POINT, Codes, QuantisedRows, VectorRows
+from deepjoin.embed.scan import LARGEST_SIGNED, Signed, multiplier
 from deepjoin.embed.value_vectors import (
     FILES,
     LARGEST_CODE,
     LIST_FILES,
+    OLD_FILES,
     OLD_ROWS,
     ValueVectors,
     gaps_of_rows,
@@ -73,7 +68,9 @@ def write_value_lists(
     # A block takes about eight times its rows.
     size = rows_at_once(memory, 8 * each, 1 << 12, _BLOCK, threads)
     stored = vectors.stored
-    there = np.flatnonzero(stored.scales[:] > 0)
+    there = np.arange(stored.size)
+    if isinstance(stored, QuantisedRows):  # earlier versions stored values without a vector
+        there = np.flatnonzero(stored.scales[:] > 0)
     progress(0, len(there), "lists")
     tree = ListTree.trained(stored, there, most, threads)
     blocks = [there[start : start + size] for start in range(0, len(there), size)]
@@ -105,7 +102,7 @@ class ListTree:
 
     @classmethod
     def trained(
-        cls, stored: QuantisedRows, there: Int, samples: int = _SAMPLES, threads: int = 1
+        cls, stored: VectorRows, there: Int, samples: int = _SAMPLES, threads: int = 1
     ) -> ListTree:
         """Find the middles of the lists, on a sample; threads share the branches."""
         count = min(_LISTS, max(1, len(there) // _PER_LIST))
@@ -113,7 +110,7 @@ class ListTree:
         if len(there) > most:
             chosen = np.random.default_rng(_SEED).choice(len(there), most, replace=False)
             there = there[np.sort(chosen)]
-        rows = floats(stored, there)
+        rows = stored.take(there).floats()
         # One thread for each k-means: sums depend on how the work is shared.
         with faiss_threads(1) as faiss:
             branches = _middles(faiss, rows[::_OF_SAMPLE], round(count**0.5))
@@ -154,10 +151,11 @@ class ListTree:
             leaves[mine[better]] = self._starts[branch] + found[better]
         return leaves
 
-    def lists_of(self, stored: QuantisedRows, rows: Int) -> list[Int32]:
+    def lists_of(self, stored: VectorRows, rows: Int) -> list[Int32]:
         """Return the first list of each of some rows, the second of each, and so on."""
-        codes, towards = stored.codes[rows], floats(stored, rows)
-        own = towards.copy()
+        found = stored.take(rows)
+        codes, own = found.codes, found.floats()
+        towards = own.copy()
         lists = [self.nearest(codes)]
         while len(lists) < _LISTS_OF_ONE:
             for start in range(0, len(rows), _IN_CACHE):
@@ -177,14 +175,6 @@ def _signed(middles: Float, among: Float) -> Signed:
     """Round middles, with one scale for all they are compared among, and transpose them."""
     step = np.abs(among).max(initial=1e-6) / LARGEST_SIGNED
     return np.ascontiguousarray(np.rint(middles / step).astype(np.int8).T)
-
-
-def floats(stored: QuantisedRows, rows: Int | slice) -> Float:
-    """Return stored rows as numbers, rotated as they are."""
-    wide: Float = stored.codes[rows].astype(np.float32)
-    wide -= ZERO_POINT
-    wide *= stored.scales[rows].astype(np.float32)[:, None]
-    return wide
 
 
 def _middles(faiss: Any, rows: Float, count: int) -> Float:
@@ -230,8 +220,10 @@ def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
     values = vectors.values_of(order).astype(np.int32)
     beside = [folder / f"{name}.new" for name in FILES]
     starts = range(0, len(order), _BLOCK)
-    blocks = (vectors.stored.take(order[start : start + _BLOCK]) for start in starts)
+    blocks = (vectors.packed(order[start : start + _BLOCK]) for start in starts)
     write_rows(beside, blocks, vectors.rotation)
+    for name in OLD_FILES:
+        (folder / name).unlink(missing_ok=True)
     for path, name in zip(beside, FILES, strict=True):
         path.replace(folder / name)
     write_order(folder, values, vectors.count)

@@ -2,7 +2,8 @@
 
 For a unit vector q, given as a multiple of small whole numbers with error e_q, the product with
 a row's codes is off by at most error + e_q * (1 + error) (Cauchy-Schwarz), so no pair that
-reaches the floor is missed. Pairs that may reach it are computed again with q in full.
+reaches the floor is missed. Pairs that may reach it are computed again with q in full, and all
+bits of the row: of rows from files, the products are of the first four bits.
 
 Products of 8-bit matrices with 32-bit sums come from ONNX Runtime on all machines. Its graph, a
 single ``MatMulInteger`` node, is written here byte by byte, so no library that builds graphs is
@@ -11,32 +12,34 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Array, Float, Int, Int32, Integers, Rows, prefetch
+from deepjoin.arrays import Array, Float, Int, Int32
+from deepjoin.embed.packed import ZERO_POINT, Codes, Rough, VectorRows
 from deepjoin.progress import stop_signal
 
-Codes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[np.int8]
 
-#: A code stands for the number that is this much smaller.
-ZERO_POINT = 128
 #: More than single precision loses in a product of two unit vectors, rotated or not.
 SLACK = 1e-5
 
 #: Processors without 8-bit dot products add two products in 16 bits: 2 * 255 * 64 < 2**15.
 LARGEST_SIGNED = 64
 #: Rows a step: codes and sums of one step stay in the cache.
-_ROWS, _SUMS = 1 << 14, 1 << 19
-#: Fewer products than this take less time than starting threads.
-_THREADED = 1 << 22
+_ROWS, _SUMS = 1 << 13, 1 << 19
+#: Fewer products than this take little more time than starting a thread.
+_THREADED = 1 << 19
+#: The largest number of single precision below 1.
+_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
+#: How many standard deviations of a product may be lost where pairs may be missed.
+_DEVIATIONS = 4
 #: More than any sum, and exact as a floating-point number.
 _NEVER = 1 << 30
 
@@ -79,41 +82,22 @@ class CandidatePairs:
     def with_equal(self, numbers: Int) -> CandidatePairs:
         """Pair each cell with the value it equals, whatever its vector; -1 means there is none."""
         other = self.where(self.values != numbers[self.cells])
+        # A rounded cosine may pass 1, which only equal cells have.
+        other = replace(other, similarities=np.minimum(other.similarities, _BELOW_ONE))
         cells = np.flatnonzero(numbers >= 0)
         one, zero = np.ones(len(cells), np.float32), np.zeros(len(cells), np.float32)
         equal = CandidatePairs(cells, numbers[cells], one, zero)
         return CandidatePairs.concatenate([other, equal])
 
 
-class QuantisedRows(NamedTuple):
-    """Stored vectors: each is its scale times (codes - zero point), off by at most its error.
-
-    Scales and errors have half precision in files, single precision elsewhere.
-    """
-
-    codes: Codes
-    scales: Rows
-    errors: Rows
-
-    def prefetch(self, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> None:
-        """Start reading rows that will be needed soon."""
-        for array in self:
-            prefetch(array, starts, lengths)
-
-    def take(self, rows: Integers) -> QuantisedRows:
-        """Copy some rows."""
-        return QuantisedRows(
-            np.take(self.codes, rows, axis=0),
-            np.take(self.scales, rows).astype(np.float32),
-            np.take(self.errors, rows).astype(np.float32),
-        )
-
-
 class Scan:
     """One pass of some queries, rotated as the rows are; the pairs name rows as values."""
 
-    def __init__(self, turned: Float, floor: float, threads: int) -> None:
+    def __init__(self, turned: Float, floor: float, threads: int, proven: bool = True) -> None:
         self._turned, self._floor, self._threads = turned, floor - SLACK, threads
+        # A product is off by its whole error only if what was lost points to the query. After the
+        # rotation it points anywhere, so it is off by four times this once in 30,000 pairs.
+        self._share = 1.0 if proven else min(1.0, _DEVIATIONS / turned.shape[1] ** 0.5)
         # One thread for each product, since `run` gives each block its thread: comparing sums with
         # their thresholds takes as long as the products, and must run in parallel as well.
         self._multiply = multiplier(1)
@@ -122,10 +106,10 @@ class Scan:
         self._error = float(np.linalg.norm(turned - rounded * self._step, axis=1).max())
         self._signed: Signed = np.ascontiguousarray(rounded.astype(np.int8).T)
 
-    def run(self, rows: QuantisedRows, chosen: Int | None = None) -> CandidatePairs:
+    def run(self, rows: VectorRows, chosen: Int | None = None) -> CandidatePairs:
         """Collect the pairs of all rows, or of some, given in ascending order."""
         size = max(256, min(_ROWS, _SUMS // len(self._turned)))
-        count = len(rows.scales) if chosen is None else len(chosen)
+        count = rows.size if chosen is None else len(chosen)
         blocks = [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
         if chosen is not None:
@@ -136,46 +120,78 @@ class Scan:
             signal.check()
             if chosen is None:
                 rows.prefetch(block.start, size * (1 + self._threads))  # the next blocks as well
-                return self._block(rows, block)
-            here = chosen[block]
-            found = self._block(rows.take(here), slice(0, len(here)))
-            return CandidatePairs(found.cells, here[found.values], found.similarities, found.errors)
+            return self._block(rows, block, None if chosen is None else chosen[block])
 
-        if self._threads == 1 or len(blocks) < 2 or count * len(self._turned) < _THREADED:
-            found = [scan(block) for block in blocks]
+        found = [CandidatePairs.none()] * len(blocks)
+        left = iter(range(len(blocks)))
+
+        def scan_some() -> None:
+            for number in left:  # which threads may share
+                found[number] = scan(blocks[number])
+
+        helpers = min(self._threads, len(blocks)) - 1
+        if helpers < 1 or count * len(self._turned) < _THREADED:
+            scan_some()
         else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                found = list(pool.map(scan, blocks))
+            with ThreadPoolExecutor(helpers) as pool:
+                others = [pool.submit(scan_some) for _ in range(helpers)]
+                scan_some()
+                for other in others:
+                    other.result()
         return CandidatePairs.concatenate([CandidatePairs.none(), *found])
 
     def products(self, codes: Codes) -> Int32:
         """Multiply rows of one scale with every query, roughly: good enough to compare."""
         return self._multiply(np.asarray(codes), self._signed)
 
-    def _block(self, rows: QuantisedRows, here: slice) -> CandidatePairs:
-        scales, errors = (one[here].astype(np.float32) for one in (rows.scales, rows.errors))
+    def _block(self, rows: VectorRows, here: slice, chosen: Int | None) -> CandidatePairs:
+        rough = rows.rough(here if chosen is None else chosen)
         # The smallest sum of each row that can still mean a cosine at the floor.
-        bound = (self._floor - self._error) - (1 + self._error) * errors
+        lost = self._share * (self._error + (1 + self._error) * rough.errors)
+        bound = self._floor - lost
         with np.errstate(divide="ignore"):
-            sums = np.floor(bound / (scales * np.float32(self._step)))
-        least = np.where(scales > 0, np.clip(sums, -_NEVER, _NEVER), _NEVER).astype(np.int32)
-        reached = self._multiply(rows.codes[here], self._signed) >= least[:, None]
+            sums = np.floor(bound / (rough.scales * np.float32(self._step)))
+        least = np.where(rough.scales > 0, np.clip(sums, -_NEVER, _NEVER), _NEVER)
+        reached = self._sums(rough) >= least.astype(np.int32)[:, None]
         places, cells = np.divmod(np.flatnonzero(reached), len(self._turned))
-        places += here.start
-        # Those that may reach the floor again, with the queries in full precision.
-        similarities = np.empty(len(places), np.float32)
+        places = places + here.start if chosen is None else chosen[places]
+        # Those that may reach the floor again, with queries and rows in full precision.
+        similarities, lost = np.empty((2, len(places)), np.float32)
         for at in range(0, len(places), _ROWS):
             some = slice(at, at + _ROWS)
-            signed = rows.codes[places[some]].astype(np.float32) - ZERO_POINT
-            similarities[some] = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
-        similarities *= rows.scales[places]
-        lost = rows.errors[places].astype(np.float32)
-        kept = similarities + lost >= self._floor
+            full = rows.take(places[some])
+            signed = full.codes.astype(np.float32) - ZERO_POINT
+            found = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
+            similarities[some], lost[some] = found * full.scales, full.errors
+        kept = similarities + self._share * lost >= self._floor
         return CandidatePairs(cells[kept], places[kept], similarities[kept], lost[kept])
+
+    def _sums(self, rough: Rough) -> Int32:
+        """Multiply rows with every query, part by part."""
+        width = rough.parts[0].shape[1]
+        signed = self._signed
+        if len(rough.parts) * width > len(signed):  # what fills up bytes counts nothing
+            signed = np.pad(signed, ((0, len(rough.parts) * width - len(signed)), (0, 0)))
+        sums = self._multiply(rough.parts[0], signed[:width], rough.zero_point)
+        for number, part in enumerate(rough.parts[1:], 1):
+            here = slice(number * width, (number + 1) * width)
+            sums += self._multiply(part, signed[here], rough.zero_point)
+        if rough.offset:
+            # Rounded up, so that no pair is missed.
+            total = signed.sum(axis=0, dtype=np.int32)
+            sums += np.ceil(rough.offset * total).astype(np.int32)
+        return sums
+
+
+class Multiply(Protocol):
+    """Multiplies codes, row by row, with the columns of a signed matrix."""
+
+    def __call__(self, codes: Codes, signed: Signed, zero_point: int = ...) -> Int32:
+        """Return the sums of (codes - zero point) * signed."""
 
 
 @cache
-def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Int32]:
+def multiplier(threads: int = 2) -> Multiply:
     """Return a function that multiplies codes, row by row, with the columns of a signed matrix."""
     import onnxruntime
 
@@ -186,10 +202,10 @@ def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Int32]:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     graph = multiplication_graph()
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    zero_point = np.array(ZERO_POINT, np.uint8)
 
-    def multiply(codes: Codes, signed: Signed) -> Int32:
-        sums: Int32 = session.run(None, {"codes": codes, "signed": signed, "zero": zero_point})[0]
+    def multiply(codes: Codes, signed: Signed, zero_point: int = ZERO_POINT) -> Int32:
+        zero = np.array(zero_point, np.uint8)
+        sums: Int32 = session.run(None, {"codes": codes, "signed": signed, "zero": zero})[0]
         return sums
 
     return multiply

@@ -1,8 +1,8 @@
-"""Value vectors in 8 bits, with a proven bound on what that costs, and lists of near ones.
+"""Value vectors in few bits, with a proven bound on what that costs, and lists of near ones.
 
-A unit vector v is rotated by a fixed matrix and stored as scale * codes; its error is the length
-of what is lost. Rows are in the order of the values, or in that of the lists (`ORDER_FILES`);
-values without a vector have no row.
+A unit vector is rotated by a fixed matrix and rounded (`deepjoin.embed.packed`); its error is the
+length of what is lost. Rows are in the order of the values, or in that of the lists
+(`ORDER_FILES`); values without a vector have no row.
 
 `ValueVectors.near` scans all rows and misses nothing. `ValueLists.near` scans a few lists: it
 misses a pair whose value is in none of them; what it finds is as exact as in the full scan.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +21,39 @@ import numpy.typing as npt
 from deepjoin.arrays import (
     ArrayWriter,
     Float,
-    Half,
     Int,
     Int32,
-    Rows,
+    Marks,
     distinct,
     load_array,
     places_in_runs,
     prefetch,
     ranges,
 )
-from deepjoin.embed.scan import ZERO_POINT, CandidatePairs, Codes, QuantisedRows, Scan
+from deepjoin.embed.packed import (
+    ZERO_POINT,
+    Codes,
+    PackedRows,
+    QuantisedRows,
+    VectorRows,
+    code_bytes,
+)
+from deepjoin.embed.scan import CandidatePairs, Scan
 from deepjoin.errors import DeepJoinError
+from deepjoin.packing import load_numbers, pack
 
-#: The files of a segment's vectors, in its folder.
-FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vector_rotation.npy")
+#: The files of a segment's vectors, in its folder: as `PackedRows` has them, and the rotation.
+FILES = (
+    *("vector_codes.npy", "vector_finer.npy", "vector_bounds.npy", "vector_errors.npy"),
+    "vector_rotation.npy",
+)
+#: The files of earlier versions: 8-bit codes, a scale and an error for each row.
+OLD_FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vector_rotation.npy")
 #: The value of each row, and the row of each value or -1: where rows are in the order of lists, or
 #: some value has none.
 ORDER_FILES = ("vector_values.npy", "vector_rows.npy")
+#: How much larger these are stored, so that no row, -1, is the least number.
+NO_ROW = 1
 #: The lists, if any: codes of the middle of each, all of one scale, where each list starts, and
 #: the rows in all lists, ascending in each: how much larger each is than the one before.
 LIST_FILES = ("list_codes.npy", "list_offsets.npy", "list_gaps.npy")
@@ -50,7 +66,7 @@ LARGEST_CODE = 127
 _ROUNDING = 1e-6
 _SEED = 20221
 #: Lists scanned for each cell, and pairs kept of each: a cell near to more says nothing.
-PROBES, MOST = 6, 2_000
+PROBES, MOST = 8, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.
@@ -61,30 +77,36 @@ _PRODUCTS = 1 << 18
 _BLOCK, _ROUNDED = 1 << 16, 1 << 11
 
 
+class ValueRows(NamedTuple):
+    """Vectors of values in a row: which of them have one, and those."""
+
+    there: Marks
+    rows: PackedRows
+
+
 def write_vectors(folder: Path, blocks: Iterable[npt.ArrayLike], dimension: int) -> int:
     """Store unit vectors, given in blocks, and zeros for values without one; return how many."""
     rotation = new_rotation(dimension)
-    rows = (quantised(block, rotation) for block in blocks)
+    rows = (packed(block, rotation) for block in blocks)
     return write_in_order(folder, rows, rotation)
 
 
-def write_in_order(folder: Path, blocks: Iterable[QuantisedRows], rotation: Float) -> int:
-    """Store the rows that have a scale, in the order of the values; remove earlier lists.
+def write_in_order(folder: Path, blocks: Iterable[ValueRows], rotation: Float) -> int:
+    """Store vectors in the order of their values; remove earlier lists.
 
     Return how many values there are.
     """
-    for name in (*ORDER_FILES, *LIST_FILES, OLD_ROWS):
+    for name in (*ORDER_FILES, *LIST_FILES, *OLD_FILES, OLD_ROWS):
         (folder / name).unlink(missing_ok=True)
     numbers = [np.zeros(0, np.int32)]
     count = 0
 
-    def there() -> Iterator[QuantisedRows]:
+    def there() -> Iterator[PackedRows]:
         nonlocal count
         for block in blocks:
-            some = np.flatnonzero(block.scales > 0)
-            numbers.append((some + count).astype(np.int32))
-            count += len(block.scales)
-            yield block if len(some) == len(block.scales) else block.take(some)
+            numbers.append((np.flatnonzero(block.there) + count).astype(np.int32))
+            count += len(block.there)
+            yield block.rows
 
     if write_rows([folder / name for name in FILES], there(), rotation) < count:
         write_order(folder, np.concatenate(numbers), count)
@@ -98,39 +120,28 @@ def write_order(folder: Path, values: Int32, count: int) -> None:
     for name, array in zip(ORDER_FILES, (values, rows), strict=True):
         with ArrayWriter(folder / name, np.int32) as to:
             to.append(array)
+        pack(folder / name, NO_ROW)
 
 
-def write_rows(paths: Sequence[Path], blocks: Iterable[QuantisedRows], rotation: Float) -> int:
-    """Write rows to four files, in the order of `FILES`; return how many."""
-    codes, scales, errors, turned = paths
+def write_rows(paths: Sequence[Path], blocks: Iterable[PackedRows], rotation: Float) -> int:
+    """Write rows to files, in the order of `FILES`; return how many."""
+    codes, finer, bounds, errors, turned = paths
+    largest = PackedRows.none(len(rotation)).errors
     with (
         ArrayWriter(turned, np.float32) as to_rotation,
         ArrayWriter(codes, np.uint8) as to_codes,
-        ArrayWriter(scales, np.float16) as to_scales,
-        ArrayWriter(errors, np.float16) as to_errors,
+        ArrayWriter(finer, np.uint8) as to_finer,
+        ArrayWriter(bounds, np.uint8) as to_bounds,
+        ArrayWriter(errors, np.float32) as to_errors,
     ):
         to_rotation.append(rotation.ravel())
         for block in blocks:
             to_codes.append(block.codes.ravel())
-            halved = block.scales.astype(np.float16)
-            to_scales.append(halved)
-            # Scales of earlier versions have more digits.
-            lost = rounding_loss(block.scales, halved.astype(np.float32), rotation)
-            to_errors.append(_rounded_up(block.errors + lost))
-        return to_scales.length
-
-
-def rounding_loss(scales: Rows, rounded: Float, rotation: Float) -> Float:
-    """Return how far vectors may move when their scales are rounded."""
-    lost: Float = np.abs(scales - rounded) * (LARGEST_CODE * np.float32(len(rotation) ** 0.5))
-    return lost
-
-
-def _rounded_up(errors: Rows) -> Half:
-    """Round to half precision, and never down."""
-    halved = errors.astype(np.float16)
-    above = np.nextafter(halved, np.float16(np.inf))
-    return np.where(halved.astype(np.float32) < errors, above, halved)
+            to_finer.append(block.finer.ravel())
+            to_bounds.append(block.bounds)
+            largest = np.maximum(largest, block.errors)
+        to_errors.append(largest)
+        return to_bounds.length
 
 
 def checked(vectors: npt.ArrayLike, dimension: int) -> Float:
@@ -173,8 +184,20 @@ def rotated(vectors: Float, rotation: Float) -> Float:
     return np.asarray(np.concatenate([stacked.reshape(-1, len(wide)), rest]), np.float32)
 
 
+def packed(vectors: npt.ArrayLike, rotation: Float) -> ValueRows:
+    """Rotate vectors and round them as files have them; zeros stand for no vector."""
+    whole = checked(vectors, len(rotation))
+    there: Marks = np.einsum("ij,ij->i", whole, whole) > 0
+    numbers = np.flatnonzero(there)
+    parts = (
+        PackedRows.pack(rotated(whole[numbers[start : start + _ROUNDED]], rotation))
+        for start in range(0, len(numbers), _ROUNDED)
+    )
+    return ValueRows(there, PackedRows.concatenate(parts, len(rotation)))
+
+
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
-    """Rotate vectors and round them: codes, the scale of each, the length of what is lost."""
+    """Rotate vectors and round them to 8 bits; zeros have the scale 0."""
     whole = checked(vectors, len(rotation))
     codes = np.full(whole.shape, ZERO_POINT, np.uint8)
     scales, errors = np.zeros((2, len(whole)), np.float32)
@@ -182,39 +205,49 @@ def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
     for start in range(0, len(there), _ROUNDED):
         here = there[start : start + _ROUNDED]
         rows = rotated(whole[here], rotation)
-        scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
-        scales[here] = scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
+        scales[here] = scale = np.max(np.abs(rows), axis=1, initial=0) / np.float32(LARGEST_CODE)
         signed = np.rint(rows / scale[:, None])
         codes[here] = signed + ZERO_POINT
         signed *= scale[:, None]
         rows -= signed
         errors[here] = np.linalg.norm(rows, axis=1)
     errors += np.float32(_ROUNDING)  # never 0, which stands for equal cells
-    return QuantisedRows(codes, scales, _rounded_up(errors).astype(np.float32))
+    return QuantisedRows(codes, scales, errors)
 
 
 class ValueVectors:
-    """Vectors of values in 8 bits: those of a segment, mapped from its files, or in memory."""
+    """Rounded vectors of values: those of a segment, mapped from its files, or in memory."""
 
     def __init__(
-        self, stored: QuantisedRows, rotation: Float, order: tuple[Int32, Int32] | None = None
+        self, stored: VectorRows, rotation: Float, order: tuple[Any, Any] | None = None
     ) -> None:
         self.stored, self.rotation, self.dimension = stored, rotation, len(rotation)
         #: How many values there are, with a vector or without.
-        self.count = len(stored.scales) if order is None else len(order[1])
+        self.count = stored.size if order is None else len(order[1])
         #: The value of each row and the row of each value, if they are not the same.
-        self._values: Int32 | None = None if order is None else order[0]
-        self._rows: Int32 | None = None if order is None else order[1]
+        self._values: Any = None if order is None else order[0]
+        self._rows: Any = None if order is None else order[1]
 
     @classmethod
     def open(cls, folder: Path) -> ValueVectors:
         """Map the vectors of a segment."""
-        codes, scales, errors, rotation = (load_array(folder / name) for name in FILES)
+        is_old = (folder / OLD_FILES[1]).exists()
+        *arrays, rotation = (load_array(folder / name) for name in (OLD_FILES if is_old else FILES))
         dimension = round(len(rotation) ** 0.5)
-        stored = QuantisedRows(codes.reshape(-1, dimension), scales, errors)
+        stored: VectorRows
+        if is_old:
+            codes, scales, errors = arrays
+            stored = QuantisedRows(codes.reshape(-1, dimension), scales, errors)
+        else:
+            codes, finer, bounds, errors = arrays
+            sizes = code_bytes(dimension)
+            codes, finer = (
+                one.reshape(-1, size) for one, size in zip((codes, finer), sizes, strict=True)
+            )
+            stored = PackedRows(codes, finer, bounds, np.asarray(errors), dimension)
         order = None
         if (folder / ORDER_FILES[0]).exists():
-            values, rows = (load_array(folder / name) for name in ORDER_FILES)
+            values, rows = (load_numbers(folder / name, NO_ROW) for name in ORDER_FILES)
             order = values, rows
         return cls(stored, rotation.reshape(dimension, dimension), order)
 
@@ -226,9 +259,14 @@ class ValueVectors:
         parts = [quantised(vectors[start : start + _BLOCK], rotation) for start in starts]
         return cls(QuantisedRows(*map(np.concatenate, zip(*parts, strict=True))), rotation)
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a version before format 4 wrote them, in 8 bits."""
+        return isinstance(self.stored, QuantisedRows)
+
     def __len__(self) -> int:
         """Return how many rows there are."""
-        return len(self.stored.scales)
+        return self.stored.size
 
     def near(self, queries: npt.ArrayLike, floor: float, threads: int = 2) -> CandidatePairs:
         """Find every (query, value) whose cosine can reach the floor, which is above 0."""
@@ -252,12 +290,16 @@ class ValueVectors:
         return there, rotated(vectors[there], self.rotation)
 
     def found(
-        self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int
-    ) -> CandidatePairs:
-        """Scan all rows, or some; the pairs have the numbers of cells and values."""
+        self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int,
+        proven: bool = True,
+    ) -> CandidatePairs:  # fmt: skip
+        """Scan all rows, or some; the pairs have the numbers of cells and values.
+
+        If not ``proven``, a pair is missed now and then.
+        """
         if len(cells) == 0 or len(self if rows is None else rows) == 0:
             return CandidatePairs.none()
-        found = Scan(turned, floor, threads).run(self.stored, rows)
+        found = Scan(turned, floor, threads, proven).run(self.stored, rows)
         return CandidatePairs(
             cells[found.cells], self.values_of(found.values), found.similarities, found.errors
         )
@@ -267,14 +309,16 @@ class ValueVectors:
         if self._values is None:
             return rows
         prefetch(self._values, rows)
-        return self._values[rows].astype(np.int64)
+        values: Int = self._values[rows].astype(np.int64)
+        return values
 
     def rows_of(self, values: Int) -> Int:
         """Return the rows in which values are stored; -1 for values without a vector."""
         if self._rows is None:
             return values
         prefetch(self._rows, values)
-        return self._rows[values].astype(np.int64)
+        rows: Int = self._rows[values].view(np.int32).astype(np.int64)
+        return rows
 
     def take(self, values: Int) -> QuantisedRows:
         """Copy the rows of some values; those of values without a vector have the scale 0."""
@@ -287,12 +331,24 @@ class ValueVectors:
         found.codes[without], found.scales[without], found.errors[without] = ZERO_POINT, 0, 0
         return found
 
+    def copy(self, values: Int) -> ValueRows:
+        """Copy the rows of some values as files have them."""
+        rows = self.rows_of(values)
+        return ValueRows(rows >= 0, self.packed(rows[rows >= 0]))
+
+    def packed(self, rows: Int) -> PackedRows:
+        """Copy some rows as files have them; what an earlier version wrote is rounded again."""
+        if isinstance(self.stored, PackedRows):
+            return self.stored.some(rows)
+        found = self.stored.take(rows)
+        return PackedRows.pack(found.floats(), found.errors)
+
     def errors_of(self, values: Int) -> Float:
         """Return how far the vectors of some values are from the exact ones; 0 if there is none."""
         if not len(self):
             return np.zeros(len(values), np.float32)
         rows = self.rows_of(values)
-        errors = self.stored.errors[np.maximum(rows, 0)].astype(np.float32)
+        errors = self.stored.errors_of(np.maximum(rows, 0))
         return np.where(rows < 0, np.float32(0), errors)
 
 
@@ -328,7 +384,8 @@ class ValueLists:
             cells, some = there[start : start + _CELLS], turned[start : start + _CELLS]
             likeness = Scan(some, floor, threads).products(self._middles)
             rows = self.members(_nearest(likeness, probes))
-            found.append(_best(self.vectors.found(cells, some, floor, rows, threads), most))
+            near = self.vectors.found(cells, some, floor, rows, threads, proven=False)
+            found.append(_best(near, most))
         return CandidatePairs.concatenate(found)
 
     def members(self, lists: Int) -> Int:
@@ -371,7 +428,7 @@ def _nearest(likeness: Int32, probes: int) -> Int:
     """Return the lists nearest to the queries, the columns: ``probes`` of each, and ties."""
     if probes * _GROUP < len(likeness):
         starts = np.arange(0, len(likeness), _GROUP)
-        best = np.maximum.reduceat(likeness, starts, axis=0)
+        best = _group_best(likeness)
         # As many groups reach the bound as lists are wanted, so at least as many lists do.
         bound = np.partition(best, -probes, axis=0)[-probes]
         groups, cells = np.divmod(np.flatnonzero(best >= bound), likeness.shape[1])
@@ -390,6 +447,19 @@ def _nearest(likeness: Int32, probes: int) -> Int:
     bound[cells[last]] = found[last]
     nearest: Int = distinct(lists[found >= bound[cells]])
     return nearest
+
+
+def _group_best(likeness: Int32) -> Int32:
+    """Return the largest number of each column in each group of rows."""
+    # Half of each group against the other half: ``reduceat`` takes five times as long.
+    count, columns = likeness.shape
+    whole = count - count % _GROUP
+    best = likeness[:whole].reshape(-1, _GROUP * columns)
+    while best.shape[1] > columns:
+        half = best.shape[1] // 2
+        best = np.maximum(best[:, :half], best[:, half:])
+    rest = [likeness[whole:].max(axis=0, keepdims=True)] if whole < count else []
+    return np.concatenate([best, *rest])
 
 
 def _best(pairs: CandidatePairs, most: int) -> CandidatePairs:

@@ -10,9 +10,16 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
+from deepjoin.enriching.features import (
+    Feature,
+    Gain,
+    Scorer,
+    chosen_features,
+    interval_of,
+)
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
 from deepjoin.enriching.ordered import ORDER, ROW, key_name
@@ -127,7 +134,9 @@ def enrich(
 ) -> Enrichment:
     """Enrich a table; see `Lake.enrich`."""
     started = perf_counter()
-    if depth not in range(1, _DEEPEST + 1):
+    if not isinstance(settings, EnrichSettings):
+        raise DeepJoinError(f"`settings` is {settings!r}; it must be an EnrichSettings.")
+    if isinstance(depth, bool | float) or depth not in range(1, _DEEPEST + 1):
         raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
     own.check_keys(settings)
@@ -195,14 +204,17 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
     chosen: list[Feature] = []
     if found.gain is not None and found.gain.is_sure:
-        chosen = chosen_features(base, new, scorer.relevant(base, new), most)
+        try:
+            chosen = chosen_features(base, new, scorer.relevant(base, new), most)
+        except KeyboardInterrupt:
+            found.stopped, chosen = "interrupted", list(found.gain.chosen)
     brings: dict[int, list[Feature]] = {}
     for feature in chosen:
         brings.setdefault(owner[feature.name], []).append(feature)
     # Best columns first: what a join gains depends on those before it.
     gains: dict[int, float] = {}
     known = list(base)
-    score, error = (found.gain.before, found.gain.error) if found.gain else (0.0, 0.0)
+    score, errors = (found.gain.before, found.gain.errors) if found.gain else (0.0, np.zeros(0))
     harmful = set()
     for number, mine in brings.items():
         if found.stopped:
@@ -214,11 +226,12 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
         except KeyboardInterrupt:
             found.stopped = "interrupted"
         else:
-            if after < score and left > error:
+            # Forests found them relevant: only what is sure to mislead a model is left out.
+            if after < score and interval_of(left - errors)[1] > 0:
                 harmful.add(number)
                 continue
             gains[number] = after - score
-            score, error = after, left
+            score, errors = after, left
             known += mine
     order: list[int] = []
     for number in brings:

@@ -28,7 +28,7 @@ NUMBER = r"^\s*[-+]?[$€£]?\s?(\d+\.?\d*|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][
 #: What is left out of it to read it.
 MARKS = r"[\s,$€£%]"
 _MOST_WORDS, _MOST_MISSING = 5, 0.7
-#: Text of digits alone that is no number: a code, unless some cells show a point or an exponent.
+#: Text of digits alone: a code and not a number, unless some cells show a point or an exponent.
 _CODE = r"^\s*[-+]?(0\d+|\d+|\d+[eE]\d+)\s*$"
 #: Text with at most this many values is a category; other text cannot be used by the model.
 _MOST_CATEGORIES = 100
@@ -152,8 +152,10 @@ class Gain:
     #: Whether it is more than chance explains: the interval lies above 0 or, of a gain in accuracy,
     #: that of how far the predicted probabilities are from the truth, which tell more.
     is_sure: bool
-    #: The mean error without the new columns, see `Scorer.cross_validated`.
-    error: float
+    #: Of each row, the error without the new columns, see `Scorer.cross_validated`.
+    errors: Floats
+    #: The columns that were chosen in the last fold.
+    chosen: tuple[Feature, ...] = ()
 
 
 class Scorer:
@@ -272,6 +274,8 @@ class Scorer:
             wins += own > others.max()
             often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
+            if wins.max() + _ROUNDS - 1 - number < _WINS:
+                break  # no column can be proven any more
         every = np.zeros(len(new))
         if (wins >= _WINS).any():
             every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
@@ -292,8 +296,11 @@ class Scorer:
 
     def cross_validated(
         self, features: Sequence[Feature], until: float = float("inf")
-    ) -> tuple[float, float]:
-        """Return the score over all folds, and the mean error; raise `TimeoutError` at the end."""
+    ) -> tuple[float, Floats]:
+        """Return the score over all folds, and the error of each row.
+
+        Raise `TimeoutError` when the time is up.
+        """
         truth, found = [], []
         for train, test in self._splits():
             if perf_counter() > until:
@@ -301,7 +308,7 @@ class Scorer:
             truth.append(self._y[test])
             found.append(self._predicted(features, train, test))
         y, predicted = np.concatenate(truth), np.concatenate(found)
-        return self._score(y, self._best(predicted)), float(self._errors(y, predicted).mean())
+        return self._score(y, self._best(predicted)), self._errors(y, predicted)
 
     def gain(
         self,
@@ -317,6 +324,7 @@ class Scorer:
         Ctrl-C, the folds that were measured count, if any; also return why there are no more.
         """
         truth, before, after = [], [], []
+        last: tuple[Feature, ...] = ()
         stopped, longest = "", 0.0
         try:
             for number, (train, test) in enumerate(self._splits()):
@@ -333,6 +341,7 @@ class Scorer:
                 truth.append(self._y[test])
                 before.append(old)
                 after.append(fresh)
+                last = tuple(chosen)
                 longest = max(longest, perf_counter() - started)
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -343,14 +352,14 @@ class Scorer:
         errors = self._errors(y, old)
         nearer = errors - self._errors(y, fresh)
         if self.is_class:
-            middle, low, high = _interval(1.0 * (now == y) - (was == y))
-            is_sure = low > 0 or (middle > 0 and _interval(nearer)[1] > 0)
+            middle, low, high = interval_of(1.0 * (now == y) - (was == y))
+            is_sure = low > 0 or (middle > 0 and interval_of(nearer)[1] > 0)
         else:
             spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
-            middle, low, high = _interval(nearer / spread)
+            middle, low, high = interval_of(nearer / spread)
             is_sure = low > 0
         scores = self._score(y, was), self._score(y, now)
-        return Gain(*scores, low, high, is_sure, float(errors.mean())), stopped
+        return Gain(*scores, low, high, is_sure, errors, last), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
@@ -418,7 +427,7 @@ class Scorer:
         return 1 - float(((y - found) ** 2).sum()) / spread if spread else 0.0
 
 
-def _interval(change: Floats) -> tuple[float, float, float]:
+def interval_of(change: Floats) -> tuple[float, float, float]:
     """Return the mean of differences in rows, and its 95% interval.
 
     Both models are judged on the same rows, so their difference varies less than each score.

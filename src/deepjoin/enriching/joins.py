@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in, key_name
 from deepjoin.enriching.row_order import RowOrders
-from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
-from deepjoin.matching.names import split_key
+from deepjoin.joining.tables import joined_names
+from deepjoin.matching.names import names_one_key, split_key
 from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
@@ -39,6 +39,8 @@ _STANDS_OUT = 0.3
 #: A join that values alone do not prove is tried if a key holds nearly all your values, as many of
 #: them, and few others: these shares, and the least number of values.
 _CONTAINED, _FILLED, _LEAST_TRIED = 0.95, 0.5, 20
+#: Of more rows than this, as many are searched with: a search takes as long as its values are many.
+_SEARCHED_ROWS = 50_000
 
 
 class EnrichableLake(Protocol):
@@ -190,11 +192,13 @@ def find_joins(
     settings: EnrichSettings,
     orders: RowOrders,
     listed: Mapping[str, tuple[str, str]],
+    is_copy: Callable[[str], bool] = lambda table: False,
 ) -> tuple[list[JoinChoice], list[RejectedJoin]]:
     """Search with every column of a table; return the best join with each table, and why not.
 
     Joins that are tentative come last, and there may be several with a table. ``listed`` says of
-    columns that a join brought which table and column of the lake lists them in their own order.
+    columns that a join brought which table and column of the lake lists them in their own order;
+    for your own columns, that is a copy of your table, of which you may have drawn some rows.
     """
     best: dict[str, tuple[float, JoinChoice]] = {}
     tentative: list[JoinChoice] = []
@@ -206,7 +210,11 @@ def find_joins(
         # A column that is compared by order has equal values too, and would be taken for the key.
         ordered = settings.as_of or settings.ranges
         searchable = [name for name in searchable if name != ordered]
-    columns = as_columns(table.select(searchable)) if searchable else []
+    table = table.select(searchable)
+    if table.num_rows > _SEARCHED_ROWS:
+        drawn = np.random.default_rng(settings.seed)
+        table = table.take(np.sort(drawn.choice(table.num_rows, _SEARCHED_ROWS, replace=False)))
+    columns = as_columns(table) if searchable else []
     for column in columns:
         if given:
             if canonical(column.name) not in {mine for mine, _ in given}:
@@ -214,16 +222,25 @@ def find_joins(
         elif _is_no_key(table[column.name], column, is_own=parent < 0):
             continue
         is_proven, maybe = False, list[JoinChoice]()
-        for hit in _searched(lake, column, columns, settings.tables, is_own=parent < 0):
+        hits = list(_searched(lake, column, columns, settings.tables, is_own=parent < 0))
+        at = listed.get(column.name)
+        for hit in hits if parent < 0 else ():
+            if canonical(hit.column) == canonical(column.name) and is_copy(hit.table):
+                at = hit.table, hit.column
+                break
+        ours: Sequence[str] | None = None
+        for hit in hits:
             if is_left_out(hit.table):
                 continue
             if given and (canonical(column.name), canonical(hit.column)) not in given:
                 continue
             probability = 1.0 if given else _probability(column.name, hit)
             if probability < settings.least and hit.joinability >= _STANDS_OUT:
-                mine = orders.of(*listed[column.name]) if parent >= 0 else column.cells
-                where = mine, hit.table, hit.column
-                is_key = hit.cardinality == "1:1" and hit.joinability >= _CONTAINED
+                if ours is None:
+                    ours = orders.of(*at) if at else orders.read(column.cells)
+                where = ours, hit.table, hit.column
+                # Your rows, each with a key of its own, in the order of theirs: once or repeated.
+                is_key = hit.cardinality.startswith("1:") and hit.joinability >= _WELL_COVERED
                 if (is_key and orders.agree(*where)) or (
                     not hit.generic and orders.stand_out(*where)
                 ):
@@ -344,6 +361,7 @@ def _probability(name: str, hit: Hit) -> float:
     """
     (mine, is_key), (theirs, is_theirs) = split_key(name), split_key(hit.column)
     is_named = bool(mine) and mine == theirs and is_key and is_theirs
+    is_named = is_named or names_one_key(name, hit.column)
     is_same = is_named or (canonical(name) == canonical(hit.column) and not hit.generic)
     if not is_same or hit.generic in ("year", "flag"):
         return hit.probability

@@ -99,7 +99,7 @@ def _equal_share(some: pa.Array, other: pa.Array) -> float:
 
 def offers_about(offers: Sequence[Offer], words: str) -> tuple[Offer, ...]:
     """Order offers by what their names, titles and values have to do with words."""
-    asked = [word for word in _words(words) if word not in _FILLERS]
+    asked = [word for word in _words(str(words)) if word not in _FILLERS]
     if not asked:
         raise DeepJoinError(
             f"`about` is {words!r}; it must say what to look for, such as 'income'."

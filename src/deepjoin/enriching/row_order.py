@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.enriching.features import rank_correlation
-from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.cells import canonical_all
 from deepjoin.read.frames import as_columns
 from deepjoin.store.open_index import OpenIndex
 
@@ -24,7 +24,7 @@ _LIFT, _LEAST_SHARED = 4, 20
 _NEIGHBOURS = (-1000, -100, -10, -5, -2, -1, 1, 2, 5, 10, 100, 1000)
 _IS_WHOLE, _MOST_DIGITS = re.compile(r"-?\d+").fullmatch, 15
 #: Rows of a table that are read for this.
-_FIRST_ROWS = 50_000
+_FIRST_ROWS = 20_000
 
 
 class RowOrders:
@@ -47,16 +47,17 @@ class RowOrders:
                     break
                 some = batch.column(batch.schema.names.index(column))
                 read = as_columns(pa.table({column: some[: _FIRST_ROWS - len(cells)]}))[0].cells
-                cells += [canonical(one or "") for one in read]
+                cells += self.read(read)
             self._cells[table, column] = cells
         return self._cells[table, column]
 
-    def agree(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+    def read(self, cells: Sequence[str | None]) -> Sequence[str]:
+        """Return the first cells of a column that is not in the lake, in canonical form."""
+        return canonical_all([cell or "" for cell in cells[:_FIRST_ROWS]], "default")
+
+    def agree(self, keys: Sequence[str], table: str, column: str) -> bool:
         """Check whether a column of the lake has the keys of another in the same order."""
-        if len(mine) < _LEAST_KEYS:
-            return False
-        keys = [canonical(cell or "") for cell in mine]
-        if _sortedness(keys) > _MOST_SORTED:
+        if len(keys) < _LEAST_KEYS or _sortedness(keys) > _MOST_SORTED:
             return False
         places = {key: at for at, key in enumerate(self.of(table, column)) if key}
         both = [(at, places[key]) for at, key in enumerate(keys) if key in places]
@@ -65,12 +66,15 @@ class RowOrders:
         here, there = np.array(both, float).T
         return float(np.corrcoef(here, there)[0, 1]) >= _ALIKE
 
-    def stand_out(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+    def stand_out(self, mine: Sequence[str], table: str, column: str) -> bool:
         """Check whether a column of the lake has whole numbers of another, but not those beside.
 
         Numbers of two columns that fill the same range meet by chance, and so do their neighbours.
         """
-        keys, theirs = _whole_numbers(mine), _whole_numbers(self.of(table, column))
+        keys = _whole_numbers(mine)
+        if len(keys) < _LEAST_SHARED:
+            return False  # before their table is read
+        theirs = _whole_numbers(self.of(table, column))
         shared = len(np.intersect1d(keys, theirs))
         if shared < _LEAST_SHARED:
             return False
@@ -79,7 +83,7 @@ class RowOrders:
         return shared >= _LIFT * beside
 
 
-def _whole_numbers(cells: Sequence[str | None]) -> npt.NDArray[np.int64]:
+def _whole_numbers(cells: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the whole numbers among cells, each once."""
     known = {cell for cell in cells if cell and len(cell) <= _MOST_DIGITS}
     return np.unique(np.array([int(cell) for cell in known if _IS_WHOLE(cell)], np.int64))

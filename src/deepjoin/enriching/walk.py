@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Timer
+from threading import TIMEOUT_MAX, Timer
 from time import perf_counter
 
 import pyarrow as pa
@@ -114,6 +114,11 @@ class EnrichWalk:
                 seen[table] = self.own.is_in(self.lake, table)
             return seen[table]
 
+        def is_copy(table: str) -> bool:
+            return is_left_out(table) or (
+                len(self.own.rest.column_names) > 1 and self.own.is_cut_from(self.lake, table)
+            )
+
         choices: list[JoinChoice] = []
         for parent, columns in level:
             listed: dict[str, tuple[str, str]] = {}
@@ -125,7 +130,8 @@ class EnrichWalk:
             try:
                 with _limited(until):
                     found = find_joins(
-                        self.lake, columns, parent, is_left_out, self.settings, orders, listed
+                        *(self.lake, columns, parent, is_left_out, self.settings),
+                        *(orders, listed, is_copy),
                     )
             except _OutOfTimeError:
                 self.stopped = "time"
@@ -244,7 +250,7 @@ def _limited(until: float) -> Iterator[None]:
     if left <= 0:
         raise _OutOfTimeError
     outer, signal = stop_signal(), StopSignal()
-    timer = Timer(left, signal.stop)
+    timer = Timer(min(left, TIMEOUT_MAX), signal.stop)
     timer.daemon = True
     timer.start()
     try:

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.columns import MAX_VALUES, Aggregate, free_name
 from deepjoin.joining.keys import KeySql
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.sql import JoinSql, QuerySide, StoredValues, pair_values, stored_pairs
-from deepjoin.joining.tables import SideColumn, SideTable
+from deepjoin.joining.tables import MAX_VALUES, Aggregate, SideColumn, SideTable, free_name
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database import DatabaseSource

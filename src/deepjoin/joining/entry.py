@@ -212,8 +212,11 @@ def origin_side(origin: TableOrigin, column: str | tuple[str, ...]) -> JoinSide:
 def _check_key(side: JoinSide) -> None:
     """Check that a table still has its key columns, before anything is planned."""
     names: dict[str, None] = {}
+    reading = side.table.open()
+    if reading.memory:  # even one batch takes it; the join looks whether it may
+        return
     # JSON lines may have the column in a later batch only.
-    for batch in side.table.open():
+    for batch in reading:
         names |= dict.fromkeys(batch.schema.names)
         if names.keys() >= set(side.keys):
             return

@@ -1,4 +1,4 @@
-"""Run a query of the join: a preview, Arrow data, or a file that appears only when complete."""
+"""What a join gives: a preview, Arrow data, or a file that appears only when complete."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from threading import Event, Thread
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.joining.columns import OutputColumn
 from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import JoinSql, StoredValues, ValueWriter
+from deepjoin.joining.tables import OutputColumn
 from deepjoin.lazy import cached_property
 from deepjoin.normalise.cells import as_strings
 from deepjoin.progress import Stopped, StopSignal, stop_signal
@@ -100,11 +101,18 @@ class JoinedRows:
             ):
                 copied = self.session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         except (OSError, duckdb.IOException) as error:
-            reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
             raise DeepJoinError(
-                f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
+                f"Cannot write {target}: {_reason(error)}. "
+                "Choose a folder that exists and has room."
             ) from error
         return int(copied[0][0])
+
+
+def _reason(error: Exception) -> str:
+    """Say why a file cannot be written; DuckDB puts the number of the system's error into JSON."""
+    text = str(error).split("\n", 1)[0]
+    number = re.search(r'"errno":"(\d+)"', text)
+    return getattr(error, "strerror", None) or (os.strerror(int(number[1])) if number else text)
 
 
 @contextmanager
@@ -203,3 +211,46 @@ def plain_text(text: str) -> str:
     """
     runs = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
     return f"'{text}" if runs else text
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file whose extension is not one that can be written."""
+    if path.suffix.lower() not in (".parquet", ".csv"):
+        raise DeepJoinError(f"Cannot write {path.name}: an enriched table is .parquet or .csv.")
+
+
+def write_table(table: pa.Table, path: Path, neutralise: bool = False) -> None:
+    """Write a table; the file appears when it is complete.
+
+    Neutralised, a CSV file has a ``'`` before cells that a spreadsheet would run as formulas.
+    """
+    check_output(path)
+    with written_aside(path) as aside:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, aside)
+        else:
+            import pyarrow.csv as csv
+
+            csv.write_csv(_for_csv(table, neutralise), aside)
+
+
+def _for_csv(table: pa.Table, neutralise: bool) -> pa.Table:
+    columns = []
+    for column in table.columns:
+        if pa.types.is_nested(column.type):  # CSV has no such types
+            cells = [None if cell is None else str(cell) for cell in column.to_pylist()]
+            column = pa.chunked_array([pa.array(cells, pa.string())])
+        elif pa.types.is_string_view(column.type) or pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string())
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        columns.append(_without_formulas(column) if neutralise and is_text else column)
+    names = [plain_text(name) if neutralise else name for name in table.column_names]
+    return pa.table(columns, names=names)
+
+
+def _without_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_number = pc.match_substring_regex(column, f"^({NUMBER})$")
+    runs = pc.and_not(pc.match_substring_regex(column, FORMULA), is_number)
+    return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)

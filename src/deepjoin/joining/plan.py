@@ -8,7 +8,6 @@ from pathlib import Path
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.columns import MATCHES, OutputColumn, added_column, brought, left_columns
 from deepjoin.joining.facts import (
     PAIRS,
     NearMiss,
@@ -25,11 +24,17 @@ from deepjoin.joining.facts import (
 )
 from deepjoin.joining.keys import collect_keys, linked_keys, match_keys
 from deepjoin.joining.output import JoinedRows, without_formulas
-from deepjoin.joining.pandas_code import pandas_code
 from deepjoin.joining.session import Session, explained
-from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWriter
+from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWriter, pandas_code
 from deepjoin.joining.store import make_readable
-from deepjoin.joining.tables import JoinSide
+from deepjoin.joining.tables import (
+    MATCHES,
+    JoinSide,
+    OutputColumn,
+    added_column,
+    brought,
+    left_columns,
+)
 from deepjoin.lazy import cached_property
 from deepjoin.matching.decisions import write_doubtful
 from deepjoin.matching.values import SemanticMatching

@@ -47,7 +47,7 @@ class Session:
         self.close = weakref.finalize(self, _discard, self._connection, folder)
         self._connection.execute("SET TimeZone = 'UTC'").fetchall()
         try:
-            limit = memory_limit or default_limit(self._own_limit())
+            limit = memory_limit or default_limit(self._limit())
             self._connection.execute("SET memory_limit = ?", [limit]).fetchall()
         except duckdb.Error:
             self.close()
@@ -55,9 +55,17 @@ class Session:
                 f"`memory_limit` is '{memory_limit}'; it must be a size such as '4GB'."
             ) from None
 
-    def _own_limit(self) -> str:
+    def _limit(self) -> str:
         (row,) = self._connection.execute("SELECT current_setting('memory_limit')").fetchall()
         return str(row[0])
+
+    def check_reading(self, table: str, needed: int) -> None:
+        """Refuse a table that takes more memory to read than the join may hold."""
+        if needed > in_bytes(self._limit()):
+            raise ResourceLimit(
+                f"Reading {table} takes {needed >> 20} MB at once, for the dictionaries of a row "
+                f"group, and the join may hold {self._limit()}; raise `memory_limit`."
+            )
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Open a cursor: an unread result blocks only the cursor that it came from."""
@@ -105,9 +113,18 @@ def default_limit(own: str) -> str:
     >>> default_limit("24.0 GiB"), default_limit("3.2 GiB"), default_limit("819.2 MiB")
     ('3072MiB', '2048MiB', '819MiB')
     """
-    number, unit = own.split()
-    whole = int(float(number) * 1024 ** _UNITS.index(unit))
+    whole = in_bytes(own)
     return f"{min(whole, max(_LEAST_MEMORY, whole // _MEMORY_PART)) >> 20}MiB"
+
+
+def in_bytes(size: str) -> int:
+    """Return a size as DuckDB shows it in bytes.
+
+    >>> in_bytes("1.5 KiB"), in_bytes("7 bytes")
+    (1536, 7)
+    """
+    number, unit = size.split()
+    return int(float(number) * 1024 ** _UNITS.index(unit))
 
 
 @contextmanager

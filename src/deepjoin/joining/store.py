@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.errors import UnreadableTable, unknown_name
-from deepjoin.joining.columns import free_name
 from deepjoin.joining.session import Session
-from deepjoin.joining.tables import JoinSide, SideColumn, SideTable
+from deepjoin.joining.tables import JoinSide, SideColumn, SideTable, free_name
 from deepjoin.model import Table
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.normalise.cells import seconds
@@ -104,7 +103,9 @@ def _read(session: Session, side: JoinSide, sql: str) -> list[tuple[Any, ...]]:
 def _store_stream(session: Session, table: Table, store: str) -> list[SideColumn]:
     """Store a table batch by batch, and widen the stored table as new columns appear."""
     columns = ColumnNames()
-    for chunk in _chunks(table.open()):
+    reading = table.open()
+    session.check_reading(table.name, reading.memory)
+    for chunk in _chunks(reading):
         renamed = columns.rename(chunk)
         is_first = not columns.kinds
         changes = columns.widen(session.columns("batch", renamed), renamed)

@@ -30,7 +30,7 @@ METHODS: dict[str, Method] = {
         served=False,
     ),
     "pexeso": Method(
-        on_use("deepjoin.lab.pexeso.method:pexeso"),
+        on_use("deepjoin.lab.pexeso.pexeso:pexeso"),
         ("semantic",),
         ("values", "cell vectors"),
         "exact-semantic by PEXESO's pivots, grid and lemmas, all vectors held in memory",

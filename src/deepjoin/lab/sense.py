@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ from deepjoin.arrays import Double, Int, Marks
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.indexing import index
+from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake, open_lake
 from deepjoin.matching.sense import NUMBERS, BoostedTrees
 from deepjoin.model import Column
@@ -57,13 +58,18 @@ _COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 120}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
 _ACROSS = 3000
+#: How many databases are made up.
+_MADE_UP = 80
 #: Share of a query's entities that a right answer holds.
 _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
-#: Hits of a foreign key's column that are learned from; what those and the labelled ones weigh.
-_DEEP = 150
-_WEIGHTS = (2.0, 1.0)
+#: Hits of a foreign key's column that are learned from. A key is searched deeper, since its
+#: children may hold little of it; of the hits after the first, every so many is taken.
+_DEEP, _DEEPER, _SOME = 150, 1000, 20
+#: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
+_WEIGHTS = (2.0, 2.0, 1.0)
+_RIVAL = 8.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,15 @@ def label_databases(lake: Lake, keys: Sequence[Mapping[str, str]], across: bool)
     return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
 
 
+def made_up_databases(place: Path) -> LabelledPairs:
+    """Make databases up in a folder, and label their candidates."""
+    place.mkdir()
+    files = [place / f"made{number:03}.sqlite" for number in range(_MADE_UP)]
+    keys = [key for number, file in enumerate(files) for key in make_database(file, number)]
+    lake = index(list(map(str, files)), place / "index", vectors=Vectors(cells="none"))
+    return replace(label_databases(lake, keys, across=False), weight=0.3)
+
+
 def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
     """Label the candidates of a lake with what a person wrote down: yes or no."""
     finder = RelationFinder(lake.index)
@@ -140,6 +155,24 @@ def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
         for one in pairs.child.tolist()
     ]
     return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
+
+
+def further_sets(
+    lake: Lake,
+    keys: Sequence[Mapping[str, str]],
+    scratch: Path,
+    open_data: str | None = None,
+    judged: Path | None = None,
+) -> list[LabelledPairs]:
+    """Return what is learned from besides the pairs inside the databases of a lake.
+
+    Pairs of columns of two databases, databases that are made up, and pairs that a person judged.
+    """
+    sets = [replace(label_databases(lake, keys, across=True), weight=0.3)]
+    sets.append(made_up_databases(scratch / "made up"))
+    if open_data and judged:
+        sets.append(label_judged(open_lake(open_data), judged))
+    return sets
 
 
 def column_numbers(finder: RelationFinder) -> dict[tuple[str, str], int]:
@@ -327,6 +360,17 @@ def fit_keys(
     return fit_trees("key", rows[known], labels[known], KEY_FEATURES, np.ones(int(known.sum())))
 
 
+class KnownQuery(NamedTuple):
+    """A query whose right answers are known, and what is held apart together."""
+
+    column: Column
+    #: Ids of columns.
+    right: set[str]
+    group: str
+    #: Columns that look most like right answers and are none: other children of the same parent.
+    rivals: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class LabelledHits:
     """Hits of some queries: what is weighed, and whether each is a right answer."""
@@ -336,50 +380,73 @@ class LabelledHits:
     #: The query of each hit, and the group that is held apart together.
     queries: Int
     groups: Sequence[str]
+    weights: Double
 
 
 def label_hits(
-    lake: Lake, queries: Sequence[tuple[Column, set[str], str]], depth: int = 60
+    lake: Lake, queries: Sequence[KnownQuery], depth: int = 60, most: int = 0
 ) -> LabelledHits:
-    """Search with columns whose right answers are known: (query, column ids, group)."""
+    """Search with columns whose right answers are known.
+
+    Of more hits than ``most``, the right ones and some of the others are taken.
+    """
     names = NameVectors(load_cell_encoder())
-    rows, labels, numbers, groups = [], [], [], []
-    for number, (query, right, group) in enumerate(queries):
+    rows, labels, numbers, groups, weights = [], [], [], [], []
+    every = SearchSettings(least=0)
+    for number, known in enumerate(queries):
+        query = known.column
         facts = QueryFacts(SearchQuery(query, lake.settings.profile))
-        every = SearchSettings(least=0)
         for hit in lake.search(query, depth, exclude_table=query.table, settings=every):
+            is_right = hit.column_id in known.right
+            if most and hit.rank > most and hit.rank % _SOME and not is_right:
+                continue
             segment, _ = lake.index.place(hit.table)
             column = np.array([segment.catalog.find_column(hit.table, hit.column)])
             meaning = names.similarity(query.name, segment, column)
             share, back = np.array([hit.joinability]), np.array([hit.reverse])
             rows.append(facts.features(segment, column, share, back, meaning)[0])
-            labels.append(int(hit.column_id in right))
+            labels.append(int(is_right))
             numbers.append(number)
-            groups.append(group)
-    return LabelledHits(np.array(rows), np.array(labels), np.array(numbers), groups)
+            groups.append(known.group)
+            weights.append(_RIVAL if hit.column_id in known.rivals else 1.0)
+    return LabelledHits(
+        np.array(rows), np.array(labels), np.array(numbers), groups, np.array(weights)
+    )
 
 
 def foreign_key_queries(
-    lake: Lake, keys: Sequence[Mapping[str, str]], least: int = 5
-) -> list[tuple[Column, set[str], str]]:
-    """Make a query of each child of a declared key; the right answer is its parent."""
-    found = []
+    lake: Lake, keys: Sequence[Mapping[str, str]], least: int = 5, *, backwards: bool = False
+) -> list[KnownQuery]:
+    """Make a query of each child of a declared key; the right answer is its parent.
+
+    ``backwards``, make one of each parent; the right answers are its children.
+    """
+    ends: list[tuple[Column, Column, str]] = []
     for key in keys:
         if key["n_columns"] != "1" or int(key["distinct_child"] or 0) < least:
             continue
-        table, parent = (f"{key['db']}.{key[of]}" for of in ("table", "ref_table"))
         try:
-            query, right = (
-                lake.column(table, key["columns"]),
-                lake.column(parent, key["ref_columns"]),
+            child, parent = (
+                lake.column(f"{key['db']}.{key[table]}", key[column])
+                for table, column in (("table", "columns"), ("ref_table", "ref_columns"))
             )
         except DeepJoinError:
             continue  # a parent of few values is not searched
-        found.append((query, {str(right.column_id)}, key["db"]))
+        ends.append((child, parent, key["db"]))
+    children: dict[str, set[str]] = {}
+    for child, parent, _ in ends:
+        children.setdefault(str(parent.column_id), set()).add(str(child.column_id))
+    if backwards:
+        parents = {str(parent.column_id): (parent, group) for _, parent, group in ends}
+        return [KnownQuery(one, children[name], group) for name, (one, group) in parents.items()]
+    found = []
+    for child, parent, group in ends:
+        rivals = children[str(parent.column_id)] - {str(child.column_id)}
+        found.append(KnownQuery(child, {str(parent.column_id)}, group, frozenset(rivals)))
     return found
 
 
-def labelled_queries(corpus: Path) -> list[tuple[Column, set[str], str]]:
+def labelled_queries(corpus: Path) -> list[KnownQuery]:
     """Read the queries of a corpus whose right answers the editors' links tell."""
     labels = pq.read_table(corpus / "labels.parquet")
     labels = labels.filter(pc.greater_equal(labels["entity_jn"], _RELEVANT))
@@ -392,7 +459,7 @@ def labelled_queries(corpus: Path) -> list[tuple[Column, set[str], str]]:
     for row in pq.read_table(corpus / "queries.parquet").to_pylist():
         words = (row[name] or "" for name in ("title", "context"))
         query = Column(row["cells"], row["column_name"] or "", row["table_id"], *words)
-        found.append((query, right.get(row["column_id"], set()), row["table_id"]))
+        found.append(KnownQuery(query, right.get(row["column_id"], set()), row["table_id"]))
     return found
 
 
@@ -402,10 +469,8 @@ def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedT
 
     rows = np.vstack([one.rows for one in sets])
     labels = np.concatenate([one.labels for one in sets])
-    groups = np.concatenate([[f"{n} {g}" for g in one.groups] for n, one in enumerate(sets)])
-    weight = np.concatenate(
-        [np.full(len(one.labels), w) for one, w in zip(sets, weights, strict=True)]
-    )
+    groups = np.concatenate([one.groups for one in sets])
+    weight = np.concatenate([w * one.weights for one, w in zip(sets, weights, strict=True)])
     without = rows.copy()
     without[:, HIT_FEATURES.index("name_meaning")] = 0
     some = np.random.default_rng(0).random(len(rows)) < _WITHOUT_MEANING
@@ -414,7 +479,7 @@ def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedT
     outside = np.concatenate([one.queries % 2 == 1 for one in sets])
     rows[outside, HIT_FEATURES.index("same_place")] = 0
     chances = np.zeros(len(rows))
-    for train, test in GroupKFold(5, shuffle=True, random_state=0).split(rows, labels, groups):
+    for train, test in GroupKFold(5, shuffle=True, random_state=1).split(rows, labels, groups):
         model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
         chances[test] = model.probabilities(rows[test])
     model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
@@ -435,9 +500,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         lake = index(files, Path(scratch) / "lake", vectors=Vectors(cells="none"))
         databases = label_databases(lake, keys, across=False)
-        others = [replace(label_databases(lake, keys, across=True), weight=0.3)]
-        if options.judged:
-            others.append(label_judged(open_lake(options.open_data), options.judged))
+        others = further_sets(lake, keys, Path(scratch), options.open_data, options.judged)
         chances = cross_validated(databases, others)
         used = databases.used
         curve = logistic_curve(chances[used], databases.labels[used])
@@ -447,6 +510,8 @@ def main() -> None:
         if options.labelled:
             wide = index(files, Path(scratch) / "cells")
             hits.append(label_hits(wide, foreign_key_queries(wide, keys), _DEEP))
+            parents = foreign_key_queries(wide, keys, backwards=True)
+            hits.append(label_hits(wide, parents, _DEEPER, _DEEP))
             corpus = index(str(options.labelled), Path(scratch) / "labelled")
             # The other half of the queries is left to measure with.
             hits.append(label_hits(corpus, labelled_queries(options.labelled)[::2]))

@@ -1,6 +1,6 @@
 """Exact semantic search: the columns with the highest joinability by vectors, and the proof.
 
-One scan over 8-bit vectors finds every pair of cells that can match, with bounds; the postings
+One scan over rounded vectors finds every pair of cells that can match, with bounds; the postings
 turn them into bounds for every column; columns that can be among the best are measured with the
 encoder's own vectors, best bound first, until none is left that can reach the k-th.
 """
@@ -22,7 +22,7 @@ from deepjoin.matching.joinability import least as least_of
 from deepjoin.matching.similar import ExactPairs, ExactVectors, postings_of
 from deepjoin.store.values.index import ValueIndex
 
-#: For each segment, marks of columns that are no part of the lake, or None.
+#: For each segment, marks of columns that are not part of the lake, or None.
 Excluded = Sequence[Marks | None]
 #: Turns cosines into scores from 0 to 1; never less for a higher cosine.
 Worth = Callable[[Double], Array]

@@ -1,6 +1,6 @@
 """Which values are similar: the one place that finds them, for search, joins and training.
 
-It takes two steps. Candidates come from one of three searches: a scan of 8-bit vectors, which
+It takes two steps. Candidates come from one of three searches: a scan of rounded vectors, which
 misses nothing (`ValueVectors.near`), lists of near values, which look at a part
 (`ValueLists.near`), or products in single precision, block by block, whose bound rises as better
 values are found (`SimilarValues`). Then the exact vectors decide (`exact_similarities`): in

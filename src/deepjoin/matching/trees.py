@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Float, Int
+from deepjoin.arrays import Array, Double, Float, Int, distinct
 from deepjoin.lazy import cached_property
 
 #: Fewer rows walk through the trees, some at a time so that the nodes stay in the cache.
@@ -101,7 +101,7 @@ class TreeSum:
         # Above its threshold, a node rules out the leaves below.
         ruled_out = ((1 << count[below]) - 1) << first
         tables = []
-        for feature in np.unique(self._features[inner]).tolist():
+        for feature in distinct(self._features[inner]).tolist():
             nodes = inner[self._features[inner] == feature]
             known, at = np.unique(self._thresholds[nodes], return_inverse=True)
             masks = np.full((len(known) + 1, len(self._roots)), 0xFFFF, np.uint16)

@@ -67,7 +67,7 @@ class Overlap:
         frequency = index.frequency(values)
         self._order = np.argsort(frequency, kind="stable")
         self._frequency = frequency[self._order]
-        self._lists = [index.postings(value) for value in values[self._order].tolist()]
+        self._lists = index.posting_lists(values[self._order], self._frequency)
         self._columns = index.columns
 
     def candidates(self, options: SearchOptions, demoted: Flags | None) -> OverlapCounts:
@@ -231,14 +231,15 @@ class SimilarCells:
         """Sum over the query's cells what the best pair of each counts, for every column.
 
         Each cell that was looked up stands for ``scale`` cells of the query; equal cells are
-        all counted. Columns that are no part of the lake, or of the query's own table, have 0.
+        all counted. Columns that are not part of the lake, or of the query's own table, have 0.
         """
         index = self.segment.values
         pairs = self._known
         pairs = pairs.where(pairs.values != self.equal[pairs.cells])
         counts = self._score(pairs.similarities)
-        # Ascending: where a column holds several near values, the best is written last.
-        order = np.lexsort((counts, pairs.cells))
+        # Ascending: where a column holds several near values, the best is written last. One key,
+        # half the time of two: the bits of a number from 0 order as it does.
+        order = np.argsort(pairs.cells << 32 | counts.view(np.uint32))
         total, best = np.zeros(index.columns, np.float32), np.zeros(index.columns, np.float32)
         cells, values, counts = pairs.cells[order], pairs.values[order], counts[order]
         starts = np.flatnonzero(np.diff(cells, prepend=-1))
@@ -298,12 +299,11 @@ class SimilarCells:
     def _matches(self, pairs: Sequence[CandidatePairs], columns: Int) -> CellMatches:
         every = CandidatePairs.concatenate([CandidatePairs.none(), *pairs]).with_equal(self.equal)
         matches = CellMatches.of(every, self.segment.values, columns)
-        # What 8 bits leave open, a match or not, is computed again from the strings.
+        # What six bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
         needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
-        if needed is not matches:
-            matches = needed
-            error = self._cells.vectors.errors_of(matches.values) + SLACK
+        if not needed.all():
+            matches, error = matches.where(needed), error[needed]
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:

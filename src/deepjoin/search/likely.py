@@ -34,7 +34,7 @@ HIT_FEATURES = (
     *("target_run", "target_year", "target_flag", "place", "same_name", "same_stem"),
     *("name_letters", "name_letters_back", "name_meaning", "table_letters", "table_letters_back"),
     *("title_letters", "home", "query_key", "target_key", "query_named", "target_named"),
-    "same_place",
+    *("same_place", "query_home", "child_letters", "child_letters_back"),
 )
 
 
@@ -68,11 +68,14 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
     """Measure pairs: one row a pair, one column for each of `HIT_FEATURES`."""
     # All pairs of letters at once: of ten hits, calls take longer than what they compute.
     mine, theirs = query.name, target.name
-    shape = (4, *target.title.shape)
-    one, other = np.empty(shape, np.uint64), np.empty(shape, np.uint64)
-    one[0], one[1], one[2], one[3] = mine.letters, mine.stems, theirs.stems, query.title
-    other[0], other[1:] = theirs.letters, target.title
-    (name, in_table, _, alike), (back, table_in, home, _) = shared_letters(one, other)
+    one = (mine.letters, mine.stems, theirs.stems, query.title, mine.stems, theirs.stems)
+    other = (theirs.letters, *[target.title] * 3, query.title, query.title)
+    shape = (len(one), *target.title.shape)
+    left, right = np.empty(shape, np.uint64), np.empty(shape, np.uint64)
+    for at, (these, those) in enumerate(zip(one, other, strict=True)):
+        left[at], right[at] = these, those
+    (name, in_table, _, alike, _, refers), backs = shared_letters(left, right)
+    back, table_in, home, _, query_home, refers_back = backs
     same = (mine.hashes == theirs.hashes) & (mine.hashes != 0)
     same_stem = (mine.stem_hashes == theirs.stem_hashes) & (mine.stem_hashes != 0)
     values = {
@@ -109,6 +112,9 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
         "query_named": query.name.hashes != 0,
         "target_named": target.name.hashes != 0,
         "same_place": shared.is_near,
+        "query_home": query_home,
+        "child_letters": refers,
+        "child_letters_back": refers_back,
     }
     # Feature by feature in memory, as trees look at them.
     rows = np.empty((len(HIT_FEATURES), len(target.size)))

@@ -10,7 +10,6 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from deepjoin.embed.columns.loading import split_kind
@@ -69,7 +68,7 @@ METHODS: dict[str, Method] = {
         "the paper's system: nearest vectors of column texts, never verified",
     ),
     "deepjoin-exact": Method(
-        on_use("deepjoin.search.two_stage:deepjoin_exact"),
+        on_use("deepjoin.search.exact:deepjoin_exact"),
         ("equi", "semantic"),
         ("values", "cell vectors", "column vectors"),
         "the paper's vectors find candidates, the definition ranks them: every hit verified",
@@ -105,6 +104,8 @@ METHODS: dict[str, Method] = {
 @cache
 def _further_methods() -> Mapping[str, Method]:
     """Read the methods of the lab and of other packages; the product's names stay its own."""
+    from importlib.metadata import entry_points
+
     found: dict[str, Method] = {}
     for point in entry_points(group=ENTRY_POINTS):
         found |= point.load()

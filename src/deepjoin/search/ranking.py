@@ -28,7 +28,7 @@ Keys = npt.NDArray[np.generic]
 #: Returns a key for the rows of some candidates; smaller is better.
 Key = Callable[[Int], Keys]
 
-#: Scores nearer than this are equal: similarities are stored in 8 bits.
+#: Scores nearer than this are equal: similarities come from rounded vectors.
 _DIGITS = 4
 #: Chances that are nearer than this are equal: then more matching cells decide.
 CHANCE_DIGITS = 1
@@ -333,7 +333,13 @@ def rank_keys(
     chances = np.round(facts.chances(scores), CHANCE_DIGITS) if is_any else nothing
     # Without a name, nothing but its cells speaks for a row number, and cells say little.
     first = -said, last * (not (is_any and query.name)), -chances, last
-    numbers = scores.scores(len(query)), scores.reverse, scores.likeness
+    # Of columns that match alike, the key of a table comes before those that refer to it as well.
+    if is_any and query.name:
+        cells = scores.segment.catalog.column_cells[some]
+        unique = (scores.segment.values.sizes(some) >= cells).astype(np.float64)
+    else:
+        unique = nothing
+    numbers = scores.scores(len(query)), unique, scores.reverse, scores.likeness
     return np.array([*first, *(-np.round(of, _DIGITS) for of in numbers)])
 
 

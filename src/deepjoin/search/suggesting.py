@@ -7,7 +7,7 @@ joins, counted on equal values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -54,22 +54,48 @@ class _QueryTable:
 
     def __init__(self, columns: Sequence[Column], own: int, profile: str) -> None:
         self.columns, self.own, self._profile = columns, own, profile
-        self._parts: dict[int, tuple[SearchQuery, Int32]] = {}
+        self._parts: dict[tuple[int, int], tuple[int, Int32, PartPairs]] = {}
         #: What is left of the work that all hits share.
         self.work = _WORK
 
+    def _part(self, column: int, segment: Segment) -> tuple[int, Int32, PartPairs]:
+        """Count the values of a column, number each row's, and find them in a segment."""
+        if (column, id(segment)) not in self._parts:
+            part = SearchQuery(self.columns[column], self._profile)
+            numbers = value_numbers(part, self._profile)
+            found = len(part), numbers, PartPairs.equal(part, segment)
+            self._parts[column, id(segment)] = found
+        return self._parts[column, id(segment)]
+
     def ranks(self, column: int, segment: Segment, target: int) -> Int:
         """Return the rank of each row's value in a column of a segment; -1 if it has none."""
-        if column not in self._parts:
-            part = SearchQuery(self.columns[column], self._profile)
-            self._parts[column] = part, value_numbers(part, self._profile)
-        part, numbers = self._parts[column]
-        pairs = PartPairs.equal(part, segment)
+        count, numbers, pairs = self._part(column, segment)
         # One more, for missing cells: number -1 is the last.
-        ranks = np.full(len(part) + 1, -1)
+        ranks = np.full(count + 1, -1)
         found = find_sorted(key_columns(segment).held(target), pairs.values)
         ranks[pairs.cells[found >= 0]] = found[found >= 0]
         return np.asarray(ranks[numbers])
+
+    def sharing(self, segment: Segment, theirs: Sequence[int]) -> list[tuple[int, int]]:
+        """List the pairs of columns where nearly all rows have a value of the other column."""
+        held = [key_columns(segment).held(one) for one in theirs]
+        values = np.concatenate(held)
+        order = np.argsort(values)
+        values = values[order]
+        owner = np.repeat(np.arange(len(held)), [len(one) for one in held])[order]
+        found = []
+        for column in range(len(self.columns)):
+            count, numbers, pairs = self._part(column, segment)
+            rows = np.bincount(numbers[numbers >= 0], minlength=count)[pairs.cells]
+            if rows.sum() < _KEPT * len(numbers):
+                continue
+            first = np.searchsorted(values, pairs.values)
+            held_by = np.searchsorted(values, pairs.values, "right") - first
+            at = np.repeat(first - np.cumsum(held_by) + held_by, held_by)
+            at += np.arange(len(at))
+            shared = np.bincount(owner[at], np.repeat(rows, held_by), len(held)) / len(numbers)
+            found += [(column, theirs[one]) for one in np.flatnonzero(shared >= _KEPT).tolist()]
+        return found
 
 
 def _better(segments: Sequence[Segment], table: _QueryTable, hit: Hit) -> BetterKey | None:
@@ -99,13 +125,14 @@ def _longer(
     mine, target = table.ranks(table.own, segment, first), rows.ranks(first).astype(np.int64)
     matched, before, _ = _joined(mine, target)
     chosen = [(table.own, first)]
+    sharing = table.sharing(segment, theirs)
     # With all columns that could be added, a table that repeats rows still has no unique key.
-    possible = dict.fromkeys(other for _, other in _pairs(table, segment, theirs, chosen))
+    possible = dict.fromkeys(other for _, other in _not_chosen(sharing, chosen))
     if not (matched and possible and rows.is_unique((first, *possible))):
         return None
     while len(chosen) <= min(_ADDED, MOST_PARTS - 1):
         best: tuple[tuple[bool, int], int, tuple[int, int], Int, Int] | None = None
-        for pair in _pairs(table, segment, theirs, chosen):
+        for pair in _not_chosen(sharing, chosen):
             table.work -= len(target)
             if table.work < 0:
                 return None
@@ -135,17 +162,12 @@ def _longer(
     return None
 
 
-def _pairs(
-    table: _QueryTable, segment: Segment, theirs: Sequence[int], chosen: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of columns that are not chosen yet and share most of their values."""
+def _not_chosen(
+    pairs: Sequence[tuple[int, int]], chosen: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Leave out the pairs with a column that is chosen already."""
     mine, others = {one for one, _ in chosen}, {other for _, other in chosen}
-    for column in range(len(table.columns)):
-        for target in theirs:
-            if column in mine or target in others:
-                continue
-            if np.mean(table.ranks(column, segment, target) >= 0) >= _KEPT:
-                yield column, target
+    return [pair for pair in pairs if pair[0] not in mine and pair[1] not in others]
 
 
 def _combined(keys: Int, ranks: Int | Int32, size: int) -> Int:

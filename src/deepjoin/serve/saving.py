@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
-from deepjoin.joining.columns import table_suffix
 from deepjoin.joining.output import JoinTooLarge
+from deepjoin.joining.tables import table_suffix
 
 _TRIES = 1000
 

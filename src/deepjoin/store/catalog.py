@@ -24,11 +24,12 @@ from deepjoin.arrays import (
     Strings,
     StringsWriter,
     load_array,
+    load_offsets,
     load_strings,
+    shorten,
 )
 from deepjoin.errors import UnknownName, unknown_name
-from deepjoin.normalise.canonical import CellType
-from deepjoin.normalise.hashing import hash_array, hash_value
+from deepjoin.normalise.canonical import CellType, hash_array, hash_value
 from deepjoin.store.values.profile import Generic
 
 _TYPE_NAMES = tuple(kind.name.lower() for kind in CellType)
@@ -102,7 +103,7 @@ class Catalog:
         self.table_names = Strings.load(folder, "table_names")
         #: Which item of the segment's ledger each table came from.
         self.table_items = load_array(folder / "table_items.npy")
-        self._column_offsets = load_array(folder / "table_column_offsets.npy")
+        self._column_offsets = load_offsets(folder / "table_column_offsets.npy")
         self._columns = load_array(folder / "table_columns.npy")
         self._entries = Strings.load(folder, "table_entries")
         self._name_hashes = load_array(folder / "table_name_hashes.npy")
@@ -232,6 +233,7 @@ class CatalogWriter:
         }
         for name, array in arrays.items():
             np.save(self._folder / f"{name}.npy", array)
+        shorten(self._folder / "table_column_offsets.npy", wide=True)
 
     def __enter__(self) -> CatalogWriter:
         return self

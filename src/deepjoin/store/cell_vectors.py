@@ -16,13 +16,15 @@ from deepjoin.arrays import Float, Hashes, Int, Marks, find_sorted, load_array, 
 from deepjoin.checksums import read_verified
 from deepjoin.embed.cells import CellEncoder, encode_many, has_meaning
 from deepjoin.embed.list_build import LISTS_FROM, write_value_lists
-from deepjoin.embed.scan import CandidatePairs, QuantisedRows
+from deepjoin.embed.packed import PackedRows
+from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import (
     LIST_FILES,
     ValueLists,
+    ValueRows,
     ValueVectors,
     new_rotation,
-    quantised,
+    packed,
     write_in_order,
 )
 from deepjoin.errors import DeepJoinError
@@ -99,12 +101,12 @@ def write_cell_vectors(
 
     rotation = new_rotation(encoder.dimension)
 
-    def made(some: pa.Array) -> QuantisedRows:
-        return quantised(encode(some), rotation)
+    def made(some: pa.Array) -> ValueRows:
+        return packed(encode(some), rotation)
 
-    def blocks() -> Iterator[QuantisedRows]:
+    def blocks() -> Iterator[ValueRows]:
         """Encode block after block, some ahead of the one that is stored."""
-        running: deque[Future[QuantisedRows]] = deque()
+        running: deque[Future[ValueRows]] = deque()
         ahead = 0
         with worker_threads(threads) as pool:
             for start in range(0, len(values), size):
@@ -211,15 +213,23 @@ def copy_vectors(
             "is allowed. Encode the values again."
         )
     rotation = stored[0].rotation if stored else new_rotation(dimension)
-    parts: list[tuple[Callable[[Int], QuantisedRows], Int, Int]] = [
-        (one.take, old, new) for one, old, new in sources
+    parts: list[tuple[Callable[[Int], ValueRows], Int, Int]] = [
+        (one.copy, old, new) for one, old, new in sources
     ]
     if encoded is not None:
-        numbers, rows = encoded
-        parts.append((quantised(rows, rotation).take, np.arange(len(numbers)), numbers))
+        numbers, vectors = encoded
+        fresh = np.asarray(vectors, np.float32)
+
+        def encode(rows: Int) -> ValueRows:
+            return packed(fresh[rows], rotation)
+
+        parts.append((encode, np.arange(len(numbers)), numbers))
     if without is not None:
-        nothing = quantised(np.zeros((1, dimension)), rotation)
-        parts.append((nothing.take, np.zeros(len(without), np.int64), without))
+
+        def nothing(rows: Int) -> ValueRows:
+            return ValueRows(np.zeros(len(rows), bool), PackedRows.none(dimension))
+
+        parts.append((nothing, np.zeros(len(without), np.int64), without))
     #: For every value of the copy: the part that has it, and its place there.
     owner, row = np.full(count, -1, np.int32), np.zeros(count, np.int64)
     for number, (_, places, values) in enumerate(parts):
@@ -231,15 +241,19 @@ def copy_vectors(
             "Give a vector for every value no source has."
         )
 
-    def blocks() -> Iterator[QuantisedRows]:
+    def blocks() -> Iterator[ValueRows]:
         for start in range(0, count, _COPIED):
             owners, places = owner[start : start + _COPIED], row[start : start + _COPIED]
-            codes = np.empty((len(owners), dimension), np.uint8)
-            scales, errors = np.empty(len(owners), np.float32), np.empty(len(owners), np.float32)
-            for number, (take, _, _) in enumerate(parts):
+            there, found = np.zeros(len(owners), bool), []
+            values = [np.zeros(0, np.int64)]
+            for number, (copy, _, _) in enumerate(parts):
                 mine = np.flatnonzero(owners == number)
                 if len(mine):
-                    codes[mine], scales[mine], errors[mine] = take(places[mine])
-            yield QuantisedRows(codes, scales, errors)
+                    block = copy(places[mine])
+                    there[mine] = block.there
+                    values.append(mine[block.there])
+                    found.append(block.rows)
+            rows = PackedRows.concatenate(found, dimension)
+            yield ValueRows(there, rows.some(np.argsort(np.concatenate(values))))
 
     write_in_order(out, blocks(), rotation)

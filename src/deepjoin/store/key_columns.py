@@ -86,8 +86,8 @@ class KeyColumns:
     def held(self, column: int) -> Int:
         """Return the values of a column, ascending."""
         part, number = self.place(column)
-        values = part.values.cell_values[slice(*part.values.cells_of(number))]
-        return values.astype(np.int64) + part.first_value
+        values: Int = part.values.cell_values[slice(*part.values.cells_of(number))].astype(np.int64)
+        return values + part.first_value
 
     def size(self, column: int) -> int:
         """Return how many distinct values a column has."""

@@ -15,8 +15,9 @@ from deepjoin.read.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 
 #: Since 2, the manifest and every segment have checksums; since 3, some arrays are narrower,
-#: spellings are places of letters, and lists gaps. Earlier formats are read as well.
-FORMAT = 3
+#: spellings are places of letters, and lists gaps; since 4, vectors have six bits and some numbers
+#: are packed. Earlier formats are read as well.
+FORMAT = 4
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Folder of the index inside the folder of its tables, where no other place is chosen.
 DEFAULT = ".deepjoin"
@@ -31,6 +32,8 @@ READS = 2
 PRODUCT = INDEX_PRODUCT
 #: The end of JSON with a checksum.
 _TAIL, _NO_DIGEST = ',\n "checksum": "%s"\n}', "0" * 16
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 #: Size and checksum of each file of a segment.
 Files = dict[str, tuple[int, str]]
@@ -108,6 +111,15 @@ _BESIDE = (
 _OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new")
 
 
+def is_remote(path: object) -> bool:
+    """Tell whether an index is given by URL.
+
+    >>> is_remote("s3://bucket/index"), is_remote("data/index")
+    (True, False)
+    """
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
 def is_index(folder: Path) -> bool:
     """Tell whether a folder claims to be an index, whole or not.
 
@@ -118,7 +130,7 @@ def is_index(folder: Path) -> bool:
     content = manifest_bytes(folder)
     if not (folder / MANIFEST).is_file() or is_index_manifest(content):
         return is_index_manifest(content)
-    # A manifest cut short, alone in its folder, is no table: it is what is left of an index.
+    # A manifest cut short, alone in its folder, is not a table but what is left of an index.
     try:
         json.loads(content)
     except ValueError:

@@ -36,6 +36,7 @@ from deepjoin.store.manifest import (
     OtherProgram,
     SegmentRecord,
     damaged,
+    is_remote,
     is_whole,
     manifest_bytes,
     manifest_of,
@@ -47,7 +48,6 @@ _TRIES = 5
 _LONGEST_PUSH = timedelta(days=1)
 #: The names of segments; nothing else below an index is ever removed from a bucket.
 _SEGMENT = re.compile(rf"{SEGMENTS}/([0-9a-f]{{16}}(?:-\d+)?)/.+")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Pulled(NamedTuple):
@@ -55,15 +55,6 @@ class Pulled(NamedTuple):
 
     folder: Path
     token: str | None
-
-
-def is_remote(path: object) -> bool:
-    """Tell whether an index is given by URL.
-
-    >>> is_remote("s3://bucket/index"), is_remote("data/index")
-    (True, False)
-    """
-    return isinstance(path, str) and _URL.match(path) is not None
 
 
 @contextmanager

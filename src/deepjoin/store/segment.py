@@ -15,7 +15,6 @@ from deepjoin.arrays import (
     Hashes,
     Int,
     Marks,
-    Strings,
     expect_lookups,
     find_sorted,
     load_strings,
@@ -63,8 +62,6 @@ class Segment:
         """Prepare for searches, which read little of each file, here and there."""
         for part in self._parts():
             for one in vars(part).values():
-                if isinstance(one, Strings):
-                    one.expect_lookups()
                 for array in one if isinstance(one, tuple) else (one,):
                     expect_lookups(array)
 
@@ -112,6 +109,12 @@ class Segment:
         if small is not None and small.rows is not None:
             stored.append((small.values, small.catalog, small.rows))
         return KeyColumns(stored)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether an earlier version wrote it, in more bytes."""
+        cells = self.cells
+        return self.values.is_outdated or (cells is not None and cells.vectors.is_outdated)
 
     @property
     def live_tables(self) -> list[int]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: From this many words on; fewer do not repay the index of pieces.
 _MANY = 1 << 10
+#: Up to this many, the tokenizer's threads take longer to wake than to work.
+_FEW = 1 << 6
 #: What marks a piece inside a word, and its share of a hash.
 _INSIDE, _INSIDE_MARK = "##", np.uint64(0xA24BAED4963EE407)
 
@@ -58,8 +60,12 @@ class WordPieces:
 
     def _asked(self, words: Sequence[str]) -> Bags:
         """Ask the tokenizer."""
-        found = self._tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
-        lists = [encoding.ids for encoding in found]
+        if len(words) <= _FEW:
+            one_by_one = (self._tokenizer.encode(word, add_special_tokens=False) for word in words)
+            lists = [encoding.ids for encoding in one_by_one]
+        else:
+            found = self._tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
+            lists = [encoding.ids for encoding in found]
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
         ids = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
         is_known = ids != self._unknown

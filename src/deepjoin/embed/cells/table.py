@@ -19,6 +19,7 @@ from deepjoin.embed.cells.folder import (
     TableFacts,
     TableParts,
     read_folder,
+    read_pieces,
     read_tokenizer,
     write_folder,
 )
@@ -159,11 +160,14 @@ class StaticTable:
         sum_bags(vectors, Bags(starts, numbers), out, shading)
         # A phrase's row replaces the sum of its words.
         phrases, places = self._phrases_among(values)
-        out[phrases] = self._table[self.facts.pieces + self.facts.buckets + places]
+        rows = self.facts.pieces + self.facts.buckets + places
+        out[phrases] = self._rows[rows] * self._scales[rows, None]
         normalise(out)
         # Word pieces make 1234567 and 1234568, or a123 and a124, nearly the same vector. So the
         # numbers of a value are added as directions of their own hashes.
-        numbered = np.setdiff1d(np.flatnonzero(with_digits(values)), phrases)
+        has_numbers = with_digits(values)
+        has_numbers[phrases] = False
+        numbered = np.flatnonzero(has_numbers)
         for start in range(0, len(numbered), _NUMBERED_AT_ONCE):
             rows = numbered[start : start + _NUMBERED_AT_ONCE]
             some = values.take(pa.array(rows))
@@ -218,11 +222,19 @@ class StaticTable:
 
     def _blend(self, pieces: Bags, letters: Bags, split: Marks) -> Float:
         sums = [np.zeros((len(split), self.dimension), np.float32) for _ in range(2)]
-        sum_bags(self._table, pieces, sums[0])
-        sum_bags(self._table, letters, sums[1])
+        for bags, out in zip((pieces, letters), sums, strict=True):
+            self._sum_rows(bags, out)
         along, across = weights(sums[0], sums[1], split, self.facts.recipe)
         blended: Float = along[:, None] * sums[0] + across[:, None] * sums[1]
         return blended
+
+    def _sum_rows(self, bags: Bags, out: Float) -> None:
+        """Sum rows of the table; of a few, only these are turned into floats."""
+        if len(bags.ids) > _FEW:
+            sum_bags(self._table, bags, out)
+            return
+        rows = self._rows[bags.ids] * self._scales[bags.ids, None]
+        sum_bags(rows, Bags(bags.starts, np.arange(len(rows))), out)
 
     def slips(self, words: Sequence[str], split: Marks) -> tuple[Int, list[str]]:
         """Find the words that look mistyped: their places, and the correct word of each."""
@@ -240,7 +252,7 @@ class StaticTable:
     @cached_property
     def _speller(self) -> Speller:
         # Piece numbers follow how common a word is; the table's own words come after them.
-        numbered = sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
+        numbered = sorted(read_pieces(self._tokenizer_text).items(), key=lambda item: item[1])
         whole = [word for word, _ in numbered if word.isascii() and word.isalpha()]
         return Speller([word for word in whole if len(word) >= SHORTEST] + self._words)
 

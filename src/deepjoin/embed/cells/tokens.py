@@ -65,6 +65,14 @@ def split_words(values: pa.Array) -> tuple[Int, Int, list[str]]:
     >>> starts.tolist(), numbers.tolist(), words
     ([0, 2, 3], [0, 1, 1], ['new', 'york'])
     """
+    if len(values) <= _FEW:
+        # Arrow and Python agree on what white space is; blank texts are one empty word there.
+        texts = values.to_pylist()
+        split = [[] if one is None else one.split(None, _MOST_WORDS) or [""] for one in texts]
+        known: dict[str, int] = {}
+        ids = [known.setdefault(word, len(known)) for words in split for word in words]
+        starts = np.cumsum([0, *map(len, split)])
+        return starts, np.array(ids, np.int64), list(known)
     lists = pc.utf8_split_whitespace(values, max_splits=_MOST_WORDS)
     counts = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(counts)])

@@ -6,7 +6,7 @@ also takes part of the known word one edit away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from threading import Lock
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import Float, Hashes, Int, Marks
 from deepjoin.embed.cells.tokens import Bags
+from deepjoin.lazy import cached_property
 
 #: Words shorter than this are not corrected: too many of their neighbours are words themselves.
 SHORTEST = 6
@@ -97,16 +98,24 @@ def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> F
     """
     if not any(mark in word for word in words for mark in ",()[]"):
         return np.ones(len(numbers), np.float32)
-    texts = pa.array(words, pa.string())
-    commas, opened, closed = (
-        np.asarray(pc.count_substring_regex(texts, pattern)).astype(np.int64)[numbers]
-        for pattern in (",$", r"[(\[]", r"[)\]]")
-    )
+    commas, opened, closed = (of[numbers] for of in _marks_of(words))
     inside = _before(opened, starts) + opened > _before(closed, starts)
     first = np.zeros(len(numbers), np.bool_)
     first[starts[:-1][np.diff(starts) > 0]] = True
     weights = np.where(_before(commas, starts) > 0, np.float32(recipe.behind), np.float32(1))
     return np.where(inside & ~first, np.float32(recipe.aside), weights)
+
+
+def _marks_of(words: Sequence[str]) -> Iterator[Int]:
+    """Say of words whether they end in a comma, and count what they open and close."""
+    if len(words) <= _FEW:  # for which Arrow compiles its patterns longer than it searches
+        yield np.array([word[-1:] == "," for word in words], np.int64)
+        for one, other in ("([", ")]"):
+            yield np.array([word.count(one) + word.count(other) for word in words], np.int64)
+        return
+    texts = pa.array(words, pa.string())
+    for pattern in (",$", r"[(\[]", r"[)\]]"):
+        yield np.asarray(pc.count_substring_regex(texts, pattern)).astype(np.int64)
 
 
 def _before(counts: Int, starts: Int) -> Int:
@@ -204,10 +213,16 @@ class Speller:
         """Return the known words that begin with a letter: their numbers, and their index."""
         with self._making:
             if letter not in self._by_letter:
-                some = [at for at, word in enumerate(self.words) if word.startswith(letter)]
+                some = np.flatnonzero(self._firsts == ord(letter or "\0")).tolist()
                 numbers = np.append(np.array(some, np.int64), -1)  # -1 stays -1
                 self._by_letter[letter] = numbers, _Misspellings([self.words[at] for at in some])
             return self._by_letter[letter]
+
+    @cached_property
+    def _firsts(self) -> Int:
+        """The first letter of each word."""
+        letters = (ord(word[:1] or "\0") for word in self.words)
+        return np.fromiter(letters, np.int64, len(self.words))
 
 
 class _Misspellings:

@@ -6,7 +6,6 @@ read and write. A key is the hash of the encoder's digest and the text.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +47,9 @@ class VectorCache:
     def __init__(self, path: str | Path, max_bytes: int = 4 << 30) -> None:
         self.path = Path(path)
         self.max_bytes = max_bytes
+        # Searches that encode no column do without it.
+        import sqlite3
+
         with self._explained():
             # Encoders run in their own thread, one call at a time.
             self._database = sqlite3.connect(
@@ -120,6 +122,8 @@ class VectorCache:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        import sqlite3
+
         try:
             yield
         except sqlite3.Error as error:

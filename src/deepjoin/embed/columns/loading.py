@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -96,6 +95,8 @@ def load_encoder(
 @cache
 def encoder_kinds() -> Mapping[str, EncoderKind]:
     """Return the kinds that installed packages declare, by name."""
+    from importlib.metadata import entry_points  # 5 ms, which most searches need not spend
+
     kinds: dict[str, EncoderKind] = {}
     for entry in entry_points(group=GROUP):
         kinds |= entry.load()

@@ -29,6 +29,6 @@ KINDS: dict[str, EncoderKind] = {
     "mpnet": EncoderKind("FOLDER", _on_use("averages:load_averages", "mpnet")),
     "tabert": EncoderKind("FOLDER", _on_use("tabert:load_tabert")),
     "turl": EncoderKind("FOLDER", _on_use("turl:load_turl")),
-    "mlp": EncoderKind("FOLDER", _on_use("mlp:load_mlp")),
+    "mlp": EncoderKind("FOLDER", _on_use("averages:load_mlp")),
     "sherlock": EncoderKind("", _on_use("sherlock:load_sherlock")),
 }

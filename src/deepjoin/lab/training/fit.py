@@ -36,11 +36,10 @@ from deepjoin.lab.evaluation.metrics import PairedDifference
 from deepjoin.lab.onnx.export import text_options
 from deepjoin.lab.training.batches import Batches, Examples, Joinability, View
 from deepjoin.lab.training.model import JoinModel, Tokens
-from deepjoin.lab.training.prepare import Prepared, write_json
+from deepjoin.lab.training.prepare import Prepared, Validation, write_json
 from deepjoin.lab.training.processes import Processes
 from deepjoin.lab.training.settings import TrainSettings, warmup_steps
 from deepjoin.lab.training.tokenising import Tokeniser, tokeniser_for
-from deepjoin.lab.training.validation import Validation
 from deepjoin.progress import Progress, no_progress
 from deepjoin.show.text import duration
 

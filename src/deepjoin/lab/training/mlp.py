@@ -18,13 +18,12 @@ import numpy as np
 from deepjoin.arrays import Array, Float, Int
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.encoders.mlp import SAID, Tower, write_mlp
+from deepjoin.lab.encoders.averages import SAID, Tower, write_mlp
 from deepjoin.lab.training.batches import Joinability
 from deepjoin.lab.training.columns import TrainingColumns, gather
-from deepjoin.lab.training.near import near_values, value_vectors
+from deepjoin.lab.training.prepare import Validation, near_values, searched, split, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, incidence, semantic_pairs
 from deepjoin.lab.training.settings import JOINS, check_ranges
-from deepjoin.lab.training.validation import Validation, searched, split
 from deepjoin.lake import open_lake
 from deepjoin.optional import require
 from deepjoin.progress import Progress, no_progress

@@ -202,8 +202,9 @@ def semantic_pairs(
 ) -> ColumnPairs:
     """Find the pairs (x, y) of different tables where y matches this share of the values of x.
 
-    ``near`` is the sparse matrix of `deepjoin.lab.training.near`; values match from a probability
-    of one half on, that is from tau on. An ``engine`` compares blocks of columns elsewhere.
+    ``near`` is the sparse matrix of `deepjoin.lab.training.prepare`; values match from a
+    probability of one half on, that is from tau on. An ``engine`` compares blocks of columns
+    elsewhere.
     """
     rule = PairRule(threshold, most, seed)
     filled = rule.filled(columns)

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from deepjoin.enriching.own import OwnTable
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.columns import table_suffix
 from deepjoin.joining.store import read_typed
+from deepjoin.joining.tables import table_suffix
 from deepjoin.model import AsJson, EnrichStep, Offer, RejectedJoin
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import (

@@ -42,6 +42,7 @@ _ELSEWHERE = (
     "machines, start it with: deepjoin serve --host ADDRESS"
 )
 _UNEXPECTED = "The service failed unexpectedly; its log has the details."
+_STOPPED = "The service was stopped before it could answer."
 _NOT_STORED = (b"cache-control", b"no-store")
 #: Bytes of a JSON body; uploads have another limit.
 _JSON = 32 << 20
@@ -101,10 +102,11 @@ class Guard:
                 try:
                     await answered
                 except asyncio.CancelledError:
-                    if not leaving.done():  # the service stops
-                        answered.cancel()
-                        raise
-                    status = status or _LEFT
+                    answered.cancel()
+                    if leaving.done():
+                        status = status or _LEFT
+                    elif not status:  # the service stops
+                        await problem(_STOPPED, 503)(scope, receive, secured)
                 finally:
                     leaving.cancel()
             else:

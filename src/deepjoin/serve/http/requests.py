@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepjoin.joining.columns import MATCHES
+from deepjoin.joining.tables import MATCHES
 from deepjoin.settings import AGGREGATES
 
 #: Names are looked up, never opened, and no table has a longer one.
@@ -136,7 +136,7 @@ class PathRequest(RequestPart):
 
 
 class Target(RequestPart):
-    """A hit; its id tells columns of the same name apart."""
+    """A hit; its id distinguishes columns of the same name."""
 
     table: Name
     column: Name

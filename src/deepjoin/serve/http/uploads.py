@@ -26,9 +26,8 @@ from fastapi.responses import StreamingResponse
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan, JoinSide
-from deepjoin.joining.output import JoinTooLarge
+from deepjoin.joining.output import JoinTooLarge, write_table
 from deepjoin.joining.store import read_typed
-from deepjoin.joining.table_file import write_table
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes

@@ -24,11 +24,10 @@ import pyarrow as pa
 
 from deepjoin.arrays import Float, Half, Hashes, Int, find_sorted, load_array
 from deepjoin.embed.cells import CellEncoder, has_meaning
-from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.progress import Progress, no_progress
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment
@@ -248,7 +247,7 @@ def meaning_rows(
 
     def vectors(values: Int) -> Float:
         found = stored.take(values)
-        return (found.codes.astype(np.float32) - ZERO_POINT) * found.scales[:, None]
+        return found.floats()
 
     count = segment.values.columns
     for start in range(0, count, _COLUMNS):

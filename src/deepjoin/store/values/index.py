@@ -19,12 +19,15 @@ from deepjoin.arrays import (
     StringsWriter,
     create_array,
     load_array,
+    load_offsets,
     narrow,
     prefetch,
     ranges,
+    shorten,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.values.postings import Postings
 from deepjoin.store.values.spellings import spelled_as, stored_spellings
 
@@ -36,6 +39,8 @@ _NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
+#: It is packed; how much larger each number is stored: so a spelling that is the value's own is 0.
+PACKED = {"cell_values": 0, "cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
 
 
 class ValueIndex:
@@ -44,12 +49,12 @@ class ValueIndex:
     def __init__(self, folder: Path) -> None:
         self.hashes = load_array(folder / "value_hashes.npy")
         self.values = Strings.load(folder, "values")
-        self.posting_offsets = load_array(folder / "posting_offsets.npy")
+        self.posting_offsets = load_offsets(folder / "posting_offsets.npy")
         self.posting_columns = load_array(folder / "posting_columns.npy")
-        self.column_offsets = load_array(folder / "column_offsets.npy")
+        self.column_offsets = load_offsets(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
         self.cell_values, self.cell_counts, self.cell_rows, self.cell_spellings = (
-            load_array(folder / f"{name}.npy") for name in FORWARD
+            load_numbers(folder / f"{name}.npy", more) for name, more in PACKED.items()
         )
 
     @property
@@ -65,15 +70,13 @@ class ValueIndex:
         # Hashes are spread evenly, so a value is near its share of the way.
         guess = (hashes / 2.0**64 * len(self.hashes)).astype(np.int64)
         prefetch(self.hashes, guess - _NEAR, 2 * _NEAR)
-        places = np.searchsorted(self.hashes, hashes)
-        numbers = np.full(len(values), -1)
+        places = self.hashes.searchsorted(hashes)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
-        found = np.flatnonzero(same)
-        for i, text in zip(found.tolist(), self.values.take(places[found]), strict=True):
-            if text == values[i]:
-                numbers[i] = places[i]
-                same[i] = False
-        for i in np.flatnonzero(same).tolist():
+        numbers = np.where(same, places, -1)
+        (found,) = same.nonzero()
+        texts = self.values.take(places[found])
+        others = [i for i, text in zip(found.tolist(), texts, strict=True) if text != values[i]]
+        for i in others:
             # Walk the values of one hash, nearly always one, to the very string.
             at = int(places[i])
             while self.values[at] != values[i]:
@@ -86,9 +89,8 @@ class ValueIndex:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a version before format 3 wrote it, which made no number narrow."""
-        offsets = self.posting_offsets
-        return bool(offsets.dtype == np.int64 and offsets[-1] < 1 << 32)
+        """Whether a version before format 4 wrote it, which packed nothing."""
+        return not isinstance(self.cell_counts, PackedArray)
 
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
@@ -96,16 +98,22 @@ class ValueIndex:
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
 
+    def posting_lists(self, values: Int, frequency: Int) -> list[Int32]:
+        """Return the columns that hold each value, ascending, a list for each."""
+        starts = np.asarray(self.posting_offsets[values], np.int64)
+        bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
+        return [self.posting_columns[start:stop] for start, stop in bounds]
+
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
         start, stop = self.posting_offsets[value], self.posting_offsets[value + 1]
-        return np.asarray(self.posting_columns[start:stop])
+        return np.asarray(self.posting_columns[start:stop], np.int32)
 
     def holders(self, values: Int, frequency: Int) -> Int32:
         """Return the columns that hold each value, one value after the other."""
         starts = np.asarray(self.posting_offsets[values], np.int64)
         prefetch(self.posting_columns, starts, frequency)
-        return np.asarray(self.posting_columns[ranges(starts, frequency)])
+        return np.asarray(self.posting_columns[ranges(starts, frequency)], np.int32)
 
     def sizes(self, columns: Integers) -> Int:
         """Return the number of distinct values of each of these columns."""
@@ -139,6 +147,7 @@ class ValueIndexWriter:
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
             writer.append(offsets)
+        shorten(folder / "column_offsets.npy", wide=True)
         self._next = offsets[:-1].copy()
         self._forward = {
             name: create_array(folder / f"{name}.npy", np.uint32, int(offsets[-1]))
@@ -198,5 +207,7 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
-        for name in ("posting_offsets", "cell_counts", "cell_rows"):
-            narrow(self._folder / f"{name}.npy")
+        shorten(self._folder / "posting_offsets.npy")
+        narrow(self._folder / "posting_columns.npy")
+        for name, more in PACKED.items():
+            pack(self._folder / f"{name}.npy", more)

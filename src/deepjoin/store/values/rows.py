@@ -25,6 +25,8 @@ from deepjoin.arrays import (
     StoredArray,
     create_array,
     load_array,
+    load_offsets,
+    shorten,
 )
 from deepjoin.store.values.chunk import RowGroups
 from deepjoin.store.values.index import ValueIndex
@@ -172,6 +174,7 @@ def _write_layout(folder: Path, offsets: Int, rows: Int, widths: Int) -> None:
     for name, array in ((OFFSETS, offsets), (COUNTS, rows), (WIDTHS, widths)):
         with ArrayWriter(folder / f"{name}.npy", ROW_FILES[name]) as writer:
             writer.append(array)
+    shorten(folder / f"{OFFSETS}.npy", wide=True)
 
 
 def _bit_lengths(numbers: Int) -> Int:
@@ -197,9 +200,10 @@ class RowCodes:
     """The stored rows of a segment's columns."""
 
     def __init__(self, folder: Path) -> None:
-        self.data, self.offsets, self.counts, self.widths = (
-            load_array(folder / f"{name}.npy") for name in ROW_FILES
+        self.data, self.counts, self.widths = (
+            load_array(folder / f"{name}.npy") for name in (CODES, COUNTS, WIDTHS)
         )
+        self.offsets = load_offsets(folder / f"{OFFSETS}.npy")
 
     @classmethod
     def open(cls, folder: Path) -> RowCodes | None:

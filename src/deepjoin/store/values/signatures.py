@@ -22,9 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import Array, ArrayWriter, Hashes, Int, load_array, load_strings, ranges
+from deepjoin.arrays import Array, ArrayWriter, Hashes, Int, load_strings, ranges
 from deepjoin.memory import DEFAULT, rows_at_once
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.packing import load_numbers, pack
 
 #: The files, and what they hold: hashes ascending, and the value of each.
 SIGNATURE_FILES: dict[str, npt.DTypeLike] = {
@@ -209,13 +210,17 @@ def write_signatures(
             values.append(ordered & np.uint64(0xFFFFFFFF))
     del every
     unsorted.unlink()
+    for name in SIGNATURE_FILES:
+        pack(folder / f"{name}.npy")
 
 
 class Signatures:
     """The signatures of a segment, mapped."""
 
     def __init__(self, folder: Path) -> None:
-        self.hashes, self.values = (load_array(folder / f"{name}.npy") for name in SIGNATURE_FILES)
+        self.hashes, self.values = (
+            load_numbers(folder / f"{name}.npy") for name in SIGNATURE_FILES
+        )
 
     @classmethod
     def open(cls, folder: Path) -> Signatures | None:

@@ -1,0 +1,243 @@
+"""Whole numbers in blocks of 64, each with as many bits as the range of its block needs.
+
+A file is an array of 64-bit words: a mark, how many numbers there are, a word for each block with
+its least number and where its bits start, the end, and the bits, one word for each bit of a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.arrays import (
+    HEADER,
+    Array,
+    ArrayWriter,
+    Int,
+    MappedFiles,
+    StoredArray,
+    all_are_there,
+    expect_lookups,
+    load_array,
+    prefetch,
+    settled,
+)
+
+Words = npt.NDArray[np.uint64]
+
+#: In front of a file of packed numbers.
+_MARK = int.from_bytes(b"packed 1", "little")
+#: Words before those of blocks, and numbers of a block, as a power of two.
+_HEAD, _SHIFT = 2, 6
+_SIZE = 1 << _SHIFT
+#: Blocks packed at a time, and numbers unpacked at a time.
+_BLOCKS, _AT_ONCE = 1 << 13, 1 << 18
+_LOW = np.uint64(0xFFFFFFFF)
+_ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(63)
+
+
+class PackedArray(MappedFiles):
+    """A file of packed numbers below 2**32, mapped; it reads like an array of 32 bits.
+
+    ``less`` is taken from every number, modulo 2**32: so one that means nothing, with all its bits
+    set, is the least of its block.
+    """
+
+    def __init__(self, words: Any, less: int = 0) -> None:
+        self._words, self._less = words, less
+        self._count = int(words[1])
+        self.dtype = np.dtype(np.uint32)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self._unpacked(np.arange(*key.indices(self._count)))
+        places = np.asarray(key)
+        if places.dtype == bool:
+            places = np.flatnonzero(places)
+        places = np.where(places < 0, places + self._count, places).astype(np.int64)
+        if places.size and (places.min() < 0 or places.max() >= self._count):
+            raise IndexError(f"{key} of {self._count} numbers")
+        found = self._unpacked(places.ravel()).reshape(places.shape)
+        return found if found.shape else found[()]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[:])
+
+    def _unpacked(self, places: Int) -> npt.NDArray[np.uint32]:
+        if len(places) <= _AT_ONCE:
+            return self._some(places)
+        found = np.empty(len(places), np.uint32)
+        for start in range(0, len(places), _AT_ONCE):
+            found[start : start + _AT_ONCE] = self._some(places[start : start + _AT_ONCE])
+        return found
+
+    def _some(self, places: Int) -> npt.NDArray[np.uint32]:
+        words = self._words
+        at = (places >> _SHIFT) + _HEAD
+        blocks = words[at]
+        starts = blocks & _LOW
+        widths = (words[at + 1] & _LOW) - starts
+        bits = (places & _SIZE - 1).astype(np.uint64) * widths
+        first = (starts + (bits >> np.uint64(_SHIFT))).astype(np.int64)
+        bits &= _WORD
+        found = words[first] >> bits
+        # A number may go on in the next word; shifting by 64 bits at once means nothing.
+        found |= (words[first + 1] << _ONE) << (_WORD - bits)
+        found &= (_ONE << widths) - _ONE
+        found += blocks >> _HALF
+        numbers: npt.NDArray[np.uint32] = found.astype(np.uint32)
+        numbers -= np.uint32(self._less)
+        return numbers
+
+    def searchsorted(self, wanted: Any, side: Any = "left") -> Int:
+        """Find places in ascending numbers."""
+        wanted = np.asarray(wanted, np.uint32)
+        if self._count == 0:
+            return np.zeros(wanted.shape, np.int64)
+        # Words of blocks ascend as their least numbers do. The last block that begins before a
+        # place may go on beyond it; none before it does.
+        blocks = self._words
+        end = _HEAD + -(-self._count // _SIZE)
+        blocks = blocks.part(_HEAD, end) if isinstance(blocks, StoredArray) else blocks[_HEAD:end]
+        word = wanted.astype(np.uint64) << _HALF | (_LOW if side == "right" else np.uint64(0))
+        block = np.maximum(np.asarray(blocks.searchsorted(word, side), np.int64) - 1, 0)
+        places = block[:, None] * _SIZE + np.arange(_SIZE)
+        inside = places < self._count
+        held = self[np.where(inside, places, 0)]
+        before = held < wanted[:, None] if side == "left" else held <= wanted[:, None]
+        return np.asarray(block * _SIZE + (before & inside).sum(axis=1))
+
+    def expect_lookups(self) -> None:
+        """Expect numbers far apart to be read."""
+        expect_lookups(self._words)
+
+    def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
+        """Start reading the blocks of runs of numbers that will be needed soon."""
+        first = np.atleast_1d(np.asarray(numbers, np.int64))
+        last = np.minimum(first + np.maximum(1, lengths), self._count) - 1 >> _SHIFT
+        at = (first >> _SHIFT) + _HEAD
+        prefetch(self._words, at, last + _HEAD + 2 - at)
+        if all_are_there(self._words):
+            return
+        starts, ends = (self._words[one] & _LOW for one in (at, last + _HEAD + 1))
+        prefetch(self._words, starts.astype(np.int64), (ends - starts).astype(np.int64) + 1)
+
+    def settle(self, whole: bool) -> None:
+        """Stop verifying words if all are verified; ``whole`` verifies them."""
+        self._words = settled(self._words, whole)
+
+
+def load_numbers(path: Path, less: int = 0) -> Any:
+    """Map an array, or numbers that `pack` wrote in its place."""
+    array = load_array(path)
+    if array.dtype != np.uint64:
+        return array
+    if len(array) < _HEAD or int(array[0]) != _MARK or not _fits(array):
+        raise ValueError(f"{path.name} is not an array of packed numbers")
+    return PackedArray(array, less)
+
+
+def _fits(words: Any) -> bool:
+    """Tell whether a file has as many words as it says; only the last block is looked at."""
+    end = _HEAD + -(-int(words[1]) // _SIZE)
+    return end < len(words) and int(words[end]) & 0xFFFFFFFF == len(words) - 2
+
+
+def is_packed(path: Path) -> bool:
+    """Tell whether packed numbers are as `pack` writes them, bit for bit."""
+    words = np.asarray(load_array(path))
+    if len(words) < _HEAD or int(words[0]) != _MARK or not _fits(words):
+        return False
+    end = _HEAD + -(-int(words[1]) // _SIZE)
+    blocks, bits = words[_HEAD : end + 1], words[end + 1 :]
+    starts = (blocks & _LOW).astype(np.int64)
+    widths = np.diff(starts)
+    if starts[0] != end + 1 or widths.min(initial=0) < 0 or widths.max(initial=0) > _HALF:
+        return False
+    if int(blocks[-1]) >> 32 or starts[-1] != len(words) - 2 or words[-2:].any():
+        return False
+    array = PackedArray(words)
+    for start in range(0, len(widths), _BLOCKS):
+        stop = min(start + _BLOCKS, len(widths))
+        part = _filled(array[start * _SIZE : stop * _SIZE])
+        if not np.array_equal(part.min(axis=1), blocks[start:stop] >> _HALF):
+            return False
+        here = bits[starts[start] - end - 1 : starts[stop] - end - 1]
+        again = _bits(part - part.min(axis=1)[:, None], widths[start:stop])
+        if not np.array_equal(_widths(part), widths[start:stop]) or not np.array_equal(here, again):
+            return False
+    return True
+
+
+def _filled(part: Array) -> Words:
+    """Cut numbers into blocks, the last one filled up with its last number."""
+    missing = -len(part) % _SIZE
+    part = np.append(part, np.repeat(part[-1:], missing)) if missing else part
+    return part.reshape(-1, _SIZE).astype(np.uint64)
+
+
+def pack(path: Path, more: int = 0) -> None:
+    """Write an array of whole numbers again as packed ones; each is made larger by ``more``.
+
+    Numbers above 32 bits stay as they are.
+    """
+    plain = np.load(path, mmap_mode="r") if path.stat().st_size > HEADER else np.zeros(0, np.uint8)
+    count = len(plain)
+    blocks = -(-count // _SIZE)
+    if plain.dtype.itemsize > 4 and int(plain.max(initial=0)) > int(_LOW):
+        return
+
+    def parts() -> Iterator[Words]:
+        """Return blocks."""
+        for start in range(0, count, _BLOCKS * _SIZE):
+            yield _filled(
+                plain[start : start + _BLOCKS * _SIZE].astype(np.uint32) + np.uint32(more)
+            )
+
+    beside, end = path.with_name(f"{path.name}.packed"), _HEAD + blocks + 1
+    with ArrayWriter(beside, np.uint64) as writer:
+        writer.append([_MARK, count])
+        for part in parts():
+            least, widths = part.min(axis=1), _widths(part)
+            ends = end + np.cumsum(widths)
+            writer.append(least << _HALF | (ends - widths).astype(np.uint64))
+            end = int(ends[-1])
+        if end > int(_LOW):
+            raise ValueError(f"{path.name} has too many numbers")
+        writer.append([end])
+        for part in parts():
+            writer.append(_bits(part - part.min(axis=1)[:, None], _widths(part)))
+        writer.append([0, 0])  # since numbers are read two words at a time
+    beside.replace(path)
+
+
+def _widths(part: Words) -> Int:
+    """Return how many bits the numbers of each block need, beyond the least of them."""
+    most = (part.max(axis=1) - part.min(axis=1)).astype(np.float64)
+    widths: Int = np.ceil(np.log2(most + 1)).astype(np.int64)
+    return widths
+
+
+def _bits(part: Words, widths: Int) -> Words:
+    """Put numbers into words, block after block: as many words as each has bits."""
+    starts = np.cumsum(widths) - widths
+    words = np.zeros(int(widths.sum()) + 1, np.uint64)
+    for width in np.unique(widths[widths > 0]).tolist():
+        mine = np.flatnonzero(widths == width)
+        numbers, at = part[mine], starts[mine]
+        for place in range(_SIZE):
+            word, bit = divmod(place * width, _SIZE)
+            words[at + word] |= numbers[:, place] << np.uint64(bit)
+            if bit + width > _SIZE:
+                words[at + word + 1] |= numbers[:, place] >> np.uint64(_SIZE - bit)
+    return words[:-1]
