@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CORPUS ?= corpus
-# One more than the cores of a small machine: many tests wait for a server, a browser or a child.
-WORKERS ?= 3
+# Two more than the cores of a small machine: many tests wait for a server, a browser or a child.
+WORKERS ?= 4
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo quick test check check-code check-types format reference matrix wheel-check hard bench page page-check browser clean

@@ -26,7 +26,7 @@ from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.vector_build import index_rows, new_rows
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lab.evaluation.cache import SETTINGS
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.column_vectors.encode import segment_columns
 from deepjoin.store.column_vectors.sketch import (

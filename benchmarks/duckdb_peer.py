@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from common import Row, memory, percentiles, query_sets, say
 from deepjoin import Column
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from frequencies import distinct_in_columns
 

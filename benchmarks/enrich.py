@@ -211,7 +211,7 @@ def main() -> None:
     listed = csv.DictReader((options.data / "datasets.csv").read_text().splitlines())
     described = {row["base_table_label"]: row for row in listed}
     rows: list[list[object]] = [
-        ["set", "keys", "base", "enriched", "mean of splits", "chosen on all", "seconds", "CPU"]
+        ["set", "keys", "base", "enriched", "mean", "95% ±", "chosen on all", "seconds", "CPU"]
     ]
     for name in options.sets.split(","):
         target, file = described[name]["target_column"], described[name]["base_table_name"]
@@ -234,13 +234,14 @@ def main() -> None:
                 ]
                 of_all = chosen_on_all(lake, base, target, seeds, settings)
                 emit("chosen on all", set=name, keys=mode, splits=seeds, scores=of_all)
-            mean = float(np.mean([row["enriched"] for row in found]))
+            scores = [row["enriched"] for row in found]
+            mean = float(np.mean(scores))
+            spread = float(1.96 * np.std(scores, ddof=1) / len(scores) ** 0.5) if seeds[1:] else 0.0
             first = found[0]
             seconds = float(np.mean([row["seconds"] for row in found]))
             processor = float(np.mean([row["processor_seconds"] for row in found]))
-            rows.append(
-                [name, mode, first["base"], first["enriched"], mean, of_all[0], seconds, processor]
-            )
+            measured = [first["base"], first["enriched"], mean, spread, of_all[0]]
+            rows.append([name, mode, *measured, seconds, processor])
         emit("published", set=name, **PUBLISHED.get(name, {}))
     show(rows)
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import Int
-from deepjoin.normalise.canonical import canonical_array
-from deepjoin.normalise.hashing import hash_array
+from deepjoin.normalise.canonical import canonical_array, hash_array
 from deepjoin.read.corpus import CorpusSource
 
 Numbers = npt.NDArray[np.generic]

@@ -25,7 +25,7 @@ from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.lab.evaluation.metrics import precision_ties
 from deepjoin.lab.evaluation.truth import Truth, brute_force
 from deepjoin.lab.lsh_ensemble import lsh_ensemble
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.query import SearchOptions
 

@@ -26,7 +26,7 @@ from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso, cosine_of_share
 from deepjoin.matching.joinability import least, similarities
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 
 K, JOINABLE = 10, 0.6

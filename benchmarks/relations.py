@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ from deepjoin.lab.sense import (
     cross_validated,
     declared_keys,
     foreign_key_queries,
+    further_sets,
     label_databases,
-    label_judged,
 )
 from deepjoin.relating.evidence import FEATURES
 from deepjoin.settings import Vectors
@@ -94,9 +93,9 @@ def parent_first(lake: deepjoin.Lake, keys: Sequence[Mapping[str, str]]) -> dict
     """Search the lake with the child of each key; count how often the parent is first."""
     queries = foreign_key_queries(lake, keys)
     first = 0
-    for query, right, _ in queries:
-        hits = lake.search(query, 1)
-        first += bool(hits) and hits[0].column_id in right
+    for one in queries:
+        hits = lake.search(one.column, 1)
+        first += bool(hits) and hits[0].column_id in one.right
     return {
         "queries": len(queries),
         "first": first,
@@ -122,9 +121,7 @@ def main() -> None:
         plain = {"vectors": Vectors(cells="none")}
         lake = deepjoin.index(list(map(str, files)), place / "spider", **plain)
         databases = label_databases(lake, keys, across=False)
-        others = [replace(label_databases(lake, keys, across=True), weight=0.3)]
-        if options.judged:
-            others.append(label_judged(deepjoin.open(options.open_data), options.judged))
+        others = further_sets(lake, keys, place, options.open_data, options.judged)
         chances = cross_validated(databases, others)
         report["spider"] = by_size(databases, chances, keys)
         error, bins = calibration(chances[databases.used], databases.labels[databases.used])

@@ -40,7 +40,7 @@ from deepjoin.matching.engine import (
     SemanticQuery,
     SemanticSegment,
 )
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.segment import Segment
 

@@ -169,7 +169,7 @@ def test_a_header_alone_is_a_table_without_rows(found: Lake) -> None:
     ]
 
 
-def test_same_names_are_told_apart(found: Lake) -> None:
+def test_same_names_are_distinguished(found: Lake) -> None:
     names = [column.name for column in found.table("same-names.csv").columns]
     assert names[0] == "city"
     assert len(set(names)) == 2

@@ -237,7 +237,7 @@ class Shell:
         return print, ("unpickled",)
 
 
-def test_checkpoints_that_are_none_are_told_in_one_line(
+def test_checkpoints_that_are_none_are_reported_in_one_line(
     tmp_path: Path, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     import torch
@@ -266,7 +266,7 @@ def test_checkpoints_that_are_none_are_told_in_one_line(
     refused(folder, "it has no tensor 'embeddings.word_embeddings.weight'")
 
 
-def test_parts_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
+def test_parts_that_do_not_fit_are_reported_in_one_line(tmp_path: Path) -> None:
     import torch
 
     pytest.importorskip("transformers")
@@ -293,7 +293,7 @@ def test_parts_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
         tabert(folder)
 
 
-def test_turl_checkpoints_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
+def test_turl_checkpoints_that_do_not_fit_are_reported_in_one_line(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = save_turl(tmp_path)
     say(folder / "config.json", **{**SIZES, "num_hidden_layers": 3})
@@ -335,7 +335,7 @@ def test_the_tower_is_two_layers(folders: dict[str, Path]) -> None:
     np.testing.assert_allclose(encoder.encode([NATIONS], no_frequency), wanted, atol=1e-6)
 
 
-def test_folders_that_hold_no_mlp_are_told(tmp_path: Path, folders: dict[str, Path]) -> None:
+def test_folders_that_hold_no_mlp_are_reported(tmp_path: Path, folders: dict[str, Path]) -> None:
     def refused(text: str) -> None:
         with pytest.raises(DeepJoinError, match=text) as told:
             load_mlp(str(tmp_path), profile="default", device=None)
@@ -406,7 +406,7 @@ def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
     from deepjoin.lab.training.columns import TrainingColumns
     from deepjoin.lab.training.mlp import column_means
     from deepjoin.lab.training.prepare import value_vectors
-    from deepjoin.normalise.distinct import distinct_cells
+    from deepjoin.normalise.cells import distinct_cells
 
     cells = load_cell_encoder("default")
     columns = TrainingColumns.of(COLUMNS, range(len(COLUMNS)))
@@ -474,7 +474,7 @@ def test_sherlock_counts_repeated_cells_and_reads_no_file() -> None:
         load_sherlock("x", profile="default", device=None)
 
 
-def test_what_torch_is_needed_for_is_told(
+def test_what_torch_is_needed_for_is_reported(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from deepjoin.lab.training import mlp

@@ -176,7 +176,7 @@ def test_include_exclude_and_parts(store: Store) -> None:
         ("s3://lake/geo/eu/*.parquet", {"exclude": ["t*"]}, "its one table"),
     ],
 )
-def test_patterns_that_leave_nothing_are_told(
+def test_patterns_that_leave_nothing_are_reported(
     store: Store, url: str, chosen: dict[str, list[str]], left_out: str
 ) -> None:
     source = BucketSource(url, Settings(**chosen))
@@ -318,7 +318,7 @@ def test_a_source_is_described_and_reopened(store: Store, tmp_path: Path) -> Non
         ("index/segments/0123456789abcdef/b.csv", "No table"),
     ],
 )
-def test_an_unknown_table_is_told_with_the_nearest(store: Store, name: str, told: str) -> None:
+def test_an_unknown_table_is_reported_with_the_nearest(store: Store, name: str, told: str) -> None:
     with pytest.raises(UnknownName) as error:
         BucketSource("s3://lake/geo").table(name)
     assert told in str(error.value)
@@ -396,7 +396,7 @@ def test_large_objects_are_not_copied_ahead(store: Store) -> None:
         ("s3://lake/geo/index", r"'s3://lake/geo/index' is a deepjoin index, not a folder of"),
     ],
 )
-def test_a_wrong_url_is_told(store: Store, url: str, told: str) -> None:
+def test_a_wrong_url_is_reported(store: Store, url: str, told: str) -> None:
     with pytest.raises(DeepJoinError, match=told):
         list(BucketSource(url).tables())
 
@@ -423,7 +423,7 @@ def test_a_wrong_url_is_told(store: Store, url: str, told: str) -> None:
         (418, "Teapot", "very-secret tea", "Teapot|tea"),
     ],
 )
-def test_what_a_store_refuses_is_told_in_one_line(
+def test_what_a_store_refuses_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, status: int, code: str, message: str, told: str
 ) -> None:
     with answering(status, code, message) as address:
@@ -434,7 +434,7 @@ def test_what_a_store_refuses_is_told_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_no_network_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_reported_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_files, "_ATTEMPTS", 1)
     use(monkeypatch, "http://127.0.0.1:9")
     with pytest.raises(
@@ -463,7 +463,9 @@ def test_a_file_that_is_read_where_it_is_may_fail(store: Store) -> None:
         files.read("none.parquet", pq.read_schema)
 
 
-def test_a_full_disk_is_told(store: Store, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(
+    store: Store, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really = Path.open
 
     def full(path: Path, mode: str = "r", **options: Any) -> Any:
@@ -523,7 +525,7 @@ def test_other_schemes_go_through_fsspec() -> None:
     assert {item.stamp for item in source.items()} == {""}
 
 
-def test_a_scheme_that_nobody_knows_is_told() -> None:
+def test_a_scheme_that_nobody_knows_is_reported() -> None:
     with pytest.raises(DeepJoinError, match="'gopher://x' cannot be read: gopher:// is not known."):
         list(BucketSource("gopher://x").tables())
 

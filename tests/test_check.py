@@ -122,7 +122,7 @@ def advice(index: Path, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
+def test_a_flipped_bit_is_reported_with_its_file(index: Path) -> None:
     for name in damages(index):
         problem = only(check_index(index))
         assert problem.startswith(f"{name} is not what was written: its checksum differs. ")
@@ -132,7 +132,7 @@ def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
 
 
 @pytest.mark.slow
-def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: Path) -> None:
+def test_flips_that_no_checksum_finds_are_noticed_or_harmless(run: Run, index: Path) -> None:
     live = files_of(index)
     for name in damages(index, start=128):
         sign(index)
@@ -429,7 +429,7 @@ def test_hidden_values_are_compared(tmp_path: Path) -> None:
     assert [one.name for one in lake.check().unreachable] == ["mine"], "it keeps no frames"
 
 
-def test_a_change_that_no_stamp_tells_is_a_problem(
+def test_a_change_that_no_stamp_shows_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A clock that stood still.

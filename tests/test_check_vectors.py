@@ -272,7 +272,7 @@ def test_column_vectors_need_the_snapshot(index: Path) -> None:
     assert check_index(index).problems == []
 
 
-def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> None:
+def test_an_encoder_that_changed_is_noted(index: Path, tmp_path: Path) -> None:
     from deepjoin.store.manifest import read_manifest
 
     manifest = read_manifest(index)

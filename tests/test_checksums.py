@@ -91,7 +91,7 @@ def test_no_flip_changes_an_answer_without_a_word(index: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_bit_of_any_file_is_harmless_or_told(index: Path, data: Any) -> None:
+def test_any_bit_of_any_file_is_harmless_or_reported(index: Path, data: Any) -> None:
     """The searches alone, which take little: of each file, every byte is as likely."""
     files = [path for path in sorted(index.rglob("*")) if path.is_file() and path.stat().st_size]
     path = data.draw(st.sampled_from(files))
@@ -253,7 +253,7 @@ def test_threads_read_the_same_blocks(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("byte", [20, 64, 90, 127])
-def test_a_damaged_header_is_told(folder: Path, byte: int) -> None:
+def test_a_damaged_header_is_reported(folder: Path, byte: int) -> None:
     np.save(folder / "x.npy", np.arange(10))
     seal(folder)
     for bit in range(8):
@@ -284,7 +284,7 @@ def test_files_that_are_read_whole_are_verified(
     read(folder / "new")
 
 
-def test_damaged_checksums_are_told(folder: Path) -> None:
+def test_damaged_checksums_are_reported(folder: Path) -> None:
     np.save(folder / "x.npy", np.arange(10))
     seal(folder)
     content = (folder / NAME).read_bytes()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import SAMPLINGS, DocumentFrequencies, TextSettings, column_texts
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.progress import Progress
 from deepjoin.store.column_vectors import encode
 from deepjoin.store.column_vectors import encode as columns

@@ -31,6 +31,7 @@ from deepjoin.read.database import (
     DatabaseSource,
     duckdb_file,
     is_database,
+    relation,
     reopen,
     shown,
     sqlite,
@@ -318,6 +319,35 @@ def test_quoted_words_do_not_count_in_version_queries(query: str) -> None:
     check_version_query(query)
 
 
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("shown", ["x", "count(*)"])
+def test_a_view_of_a_file_that_never_ends_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, shown: str
+) -> None:
+    monkeypatch.setattr(relation, "VIEW_SECONDS", 0.3)
+    numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+    if dialect == "duckdb":
+        numbers = "WITH n(x) AS (SELECT a.range + b.range FROM range(1000000) a, range(1000000) b)"
+    path = tmp_path / "a.db"
+    made = ("CREATE TABLE t AS SELECT 1 AS x", f"CREATE VIEW v AS {numbers} SELECT {shown} FROM n")
+    if dialect == "duckdb":
+        run_duckdb(path, *made)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            for statement in made:
+                connection.execute(statement)
+    source = DatabaseSource(str(path))
+    *_, view = source.relations()
+    match = (
+        rf"^{view} cannot be read: the view took longer than 0\.3 s; leave it out with `exclude`"
+    )
+    with pytest.raises(UnreadableTable, match=match) as caught:
+        for _ in source.table(view).open():
+            pass
+    assert caught.value.passing
+    assert rows(source.table(view.replace("v", "t"))) == [{"x": 1}]
+
+
 def test_views_of_a_duckdb_file_read_no_other_file(tmp_path: Path) -> None:
     path, secret = tmp_path / "a.db", tmp_path / "secret.csv"
     secret.write_text("word\nhidden\n")
@@ -463,7 +493,7 @@ def test_the_tables_behind_a_virtual_one_are_left_out(tmp_path: Path) -> None:
     assert rows(source.table("docs")) == [{"body": "hello"}]
 
 
-def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"SQLite format 3\0" + b"x" * 4096)
     with pytest.raises(DeepJoinError, match=r"sqlite:///.*a\.db: file is not a database\."):
@@ -531,11 +561,11 @@ def test_any_cells_make_a_column(cells: list[Any]) -> None:
         ("a\0b", False),
     ],
 )
-def test_databases_are_told_by_their_scheme(location: str, expected: bool) -> None:
+def test_databases_are_recognised_by_their_scheme(location: str, expected: bool) -> None:
     assert is_database(location) is expected
 
 
-def test_databases_are_told_by_their_first_bytes(tmp_path: Path) -> None:
+def test_databases_are_recognised_by_their_first_bytes(tmp_path: Path) -> None:
     run_sqlite(tmp_path / "a.xyz", "CREATE TABLE t (x)")
     run_duckdb(tmp_path / "b.xyz", "CREATE TABLE t (x INTEGER)")
     (tmp_path / "c.db").write_text("id,name\n")
@@ -549,7 +579,7 @@ def test_databases_are_told_by_their_first_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///no/such.db", "duckdb:///no/such.db", "sqlite://"])
-def test_missing_files_are_told(url: str) -> None:
+def test_missing_files_are_reported(url: str) -> None:
     with pytest.raises(DeepJoinError, match=r"No (SQLite|DuckDB) file '.*three slashes"):
         DatabaseSource(url)
 
@@ -638,13 +668,13 @@ def test_missing_drivers_are_named() -> None:
         DatabaseSource("postgresql+asyncpg://me:hunter2@db/shop")
 
 
-def test_unknown_dialects_are_told() -> None:
+def test_unknown_dialects_are_reported() -> None:
     with pytest.raises(DeepJoinError, match=r"Not a database URL: .*newsql\.driver") as caught:
         DatabaseSource("newsql+driver://me:hunter2@db/shop")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_file_that_sqlalchemy_cannot_open_is_told(tmp_path: Path) -> None:
+def test_a_file_that_sqlalchemy_cannot_open_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_text("no database at all")
     database = SqlalchemyDatabase(f"sqlite+pysqlite:///{path}")
@@ -695,7 +725,7 @@ def re_place(path: Path) -> str:
     return rf"sqlite(\+pysqlite)?:///{path}: "
 
 
-def test_a_locked_sqlite_file_is_told_with_what_to_do(
+def test_a_locked_sqlite_file_is_reported_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
@@ -790,7 +820,7 @@ def test_a_join_in_the_database_knows_tables_by_their_prefix(tmp_path: Path) -> 
         assert [(row[0], row[-1]) for row in connection.execute(statement)] == [(1, 3), (2, 2)]
 
 
-def test_patterns_that_leave_nothing_are_told(shop: tuple[str, Execute, str]) -> None:
+def test_patterns_that_leave_nothing_are_reported(shop: tuple[str, Execute, str]) -> None:
     url, *_ = shop
     source = DatabaseSource(url, Settings(include=("*.csv",)))
     assert not list(source.tables())
@@ -824,14 +854,14 @@ def test_the_key_of_a_file_is_not_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_address_without_a_number_for_its_port_is_told(tmp_path: Path) -> None:
+def test_an_address_without_a_number_for_its_port_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match="Not a database URL") as caught:
         SqlalchemyDatabase("sqlite+pysqlite://me:hunter2@db:port/shop")
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_databases_of_one_lake_are_told_apart(tmp_path: Path) -> None:
+def test_databases_of_one_lake_are_distinguished(tmp_path: Path) -> None:
     for name, letters in (("one", "abcde"), ("two", "cdefg")):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
             connection.execute("CREATE TABLE users (letter TEXT)")

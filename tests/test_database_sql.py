@@ -153,7 +153,7 @@ def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_unknown_left_tables_are_told(shop: Shop) -> None:
+def test_unknown_left_tables_are_reported(shop: Shop) -> None:
     make_ugly(shop)
     plan = plan_join(shop.side("yours", "cell"), shop.side("theirs", "the key"))
     with plan, pytest.raises(UnknownName, match="No table 'nowhere'"):

@@ -21,7 +21,7 @@ def corpus(folder: Path) -> Lake:
     return deepjoin.index(folder / "corpus", folder / "index", vectors={"cells": "none"})
 
 
-def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_columns_of_one_name_are_distinguished(tmp_path: Path) -> None:
     lake = corpus(tmp_path)
     facts = list(column_facts(lake.index, "t"))
     assert [(one.name, one.distinct) for one in facts] == [("name", 20), ("name", 5)]

@@ -249,7 +249,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
     ("device", "text"),
     [("gpu", "There is no device 'gpu'. Use cuda for a GPU"), ("cuda", "torch sees 0 GPUs")],
 )
-def test_a_wrong_device_is_told_before_anything_is_read(
+def test_a_wrong_device_is_reported_before_anything_is_read(
     path: Path, tmp_path: Path, device: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

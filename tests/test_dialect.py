@@ -145,7 +145,7 @@ def test_character_cut_at_the_end_is_still_utf8() -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "bz2", "zstd"])
-def test_compression_is_told_by_content(tmp_path: Path, compression: str) -> None:
+def test_compression_is_recognised_by_content(tmp_path: Path, compression: str) -> None:
     packers = {"gzip": gzip.compress, "bz2": bz2.compress}
     pack = packers.get(compression, lambda data: pa.compress(data, "zstd", asbytes=True))
     dialect = sniffed(tmp_path, pack(b"a,b\n1,2\n"), "no-hint")

@@ -181,7 +181,7 @@ def test_a_long_cell_is_cut(folders: Folders) -> None:
         ("mpnet:./gone", "There is no encoder folder './gone'. Give"),
     ],
 )
-def test_a_wrong_encoder_is_told_in_one_line(spec: str, message: str) -> None:
+def test_a_wrong_encoder_is_reported_in_one_line(spec: str, message: str) -> None:
     with pytest.raises(DeepJoinError, match=message) as told:
         load_encoder(spec)
     assert "\n" not in str(told.value)
@@ -250,7 +250,7 @@ def test_an_index_moves_with_its_vectors(lake: Lake, tmp_path: Path, run: Run) -
     assert checked.status == 0 and "not compared" not in checked.out + checked.err
 
 
-def test_other_vectors_are_told(
+def test_other_vectors_are_reported(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

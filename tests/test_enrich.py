@@ -195,7 +195,7 @@ def test_bad_arguments(lake: Lake, houses: pd.DataFrame) -> None:
         ("seconds", (-1, float("nan"), "60", None, False), "a number >= 0"),
         ("least", (2, -0.1, float("nan"), "0.3", None, True), "a number between 0 and 1"),
         ("seed", (-1, 1 << 32, 1.5, "7", None), "a whole number from 0 to 4294967295"),
-        ("keys", ("id", {"id"}, ["id", 5], [""], ["=b"], None), "a list of names, such as"),
+        ("keys", ("id", {"id"}, 5, None), "a list of names, such as"),
         ("leaks", (1, "no", None), "True or False"),
         *((one, (5, None, ["date"]), 'the name of a column, or ""') for one in ("as_of", "ranges")),
     ],
@@ -207,8 +207,17 @@ def test_settings_of_the_wrong_kind(name: str, values: tuple[Any, ...], allowed:
             EnrichSettings(**{name: value})
 
 
-def test_settings_of_the_right_kind() -> None:
-    given = {"tables": np.int64(3), "least": np.float32(0.5), "keys": ["id", "town=city"]}
+def test_keys_and_settings_of_the_right_kind() -> None:
+    for odd in (5, "", " =b", None):
+        with pytest.raises(
+            DeepJoinError, match=re.escape(f"`keys` has {odd!r}; a key is the name")
+        ):
+            EnrichSettings(keys=["id", odd])  # type: ignore[list-item]
+    given: dict[str, Any] = {
+        "tables": np.int64(3),
+        "least": np.float32(0.5),
+        "keys": ["id", "town=city"],
+    }
     assert EnrichSettings(**given).keys == ("id", "town=city")
     assert hash(EnrichSettings(keys=["id"], seconds=float("inf"), seed=(1 << 32) - 1))
 
@@ -320,6 +329,22 @@ def test_an_interruption_gives_the_best_so_far(
     assert "was not measured: it was interrupted" in {one.reason for one in nothing.rejected}
     assert "stopped before anything was measured" in repr(nothing)
     assert "Stopped before anything was measured" in nothing._repr_html_()
+
+
+@pytest.mark.slow
+def test_an_interruption_of_the_last_choice_takes_that_of_the_last_fold(
+    lake: Lake, houses: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relevant = Scorer.relevant
+
+    def in_folds(self: Scorer, base: Any, new: Any, rows: Any = None) -> Any:
+        if rows is None:
+            raise KeyboardInterrupt
+        return relevant(self, base, new, rows)
+
+    monkeypatch.setattr(Scorer, "relevant", in_folds)
+    found = lake.enrich(houses, "price")
+    assert found.stopped == "interrupted" and "income" in found.table.columns
 
 
 @pytest.mark.slow

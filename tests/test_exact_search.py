@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.model import Hit
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.search import candidates
 from deepjoin.settings import SearchSettings
 from tests.support.definitions import cardinality, equi_joinability, join_size, multiset_joinability

@@ -169,7 +169,7 @@ def test_the_same_lake_gives_the_same_model_twice(make_lake: MakeLake, tmp_path:
     assert np.isfinite(load_vectors(first.path).encode(COUNTRIES)).all()
 
 
-def test_a_failure_of_fasttext_is_told(
+def test_a_failure_of_fasttext_is_reported(
     make_lake: MakeLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fasttext")

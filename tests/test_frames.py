@@ -382,7 +382,7 @@ def test_names_are_unique(names: list[object]) -> None:
     assert all(unique)
 
 
-def test_frames_are_told_apart_without_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_are_distinguished_without_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     for library in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, library, None)
     assert as_column([1]).cells == ["1"]

@@ -62,7 +62,7 @@ def test_half_characters_in_wide_json_are_mended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"), [("a,b\n1,2\n", "read"), ("", "unreadable"), ("%PDF-1.7", "unreadable")]
 )
-def test_what_becomes_of_a_file_is_told(tmp_path: Path, text: str, kind: str) -> None:
+def test_what_becomes_of_a_file_is_reported(tmp_path: Path, text: str, kind: str) -> None:
     outcome = fuzz.outcome_of(grammar.Fuzzed("a.csv", text.encode(), "by hand"), tmp_path)
     assert outcome.kind == kind
     assert bool(outcome.reason) == (kind == "unreadable")

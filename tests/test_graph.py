@@ -271,7 +271,9 @@ def test_index_commands_leave_the_graph_alone(tmp_path: Path, lake_folder: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["b.npy", "fingerprints.npy", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "changed"])
-def test_a_damaged_graph_is_told_and_made_anew(make_lake: MakeLake, name: str, damage: str) -> None:
+def test_a_damaged_graph_is_reported_and_made_anew(
+    make_lake: MakeLake, name: str, damage: str
+) -> None:
     lake = make_lake(columns_of([[[*"abcd"]], [[*"abc"]], [[*"bcde"]]]))
     lake.graph(0.5)
     (path,) = (lake.path / "graph").rglob(name)
@@ -476,7 +478,7 @@ def test_what_cannot_be_written(towns: Lake, tmp_path: Path) -> None:
         graph.write(tmp_path / "no" / "e.csv")
 
 
-def test_values_of_one_hash_are_told_apart(tmp_path: Path) -> None:
+def test_values_of_one_hash_are_distinguished(tmp_path: Path) -> None:
     def same(values: Any) -> Any:
         return np.array([7 for _ in values], np.uint64)
 

@@ -37,7 +37,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return status, captured.out, captured.err
 
 
-def test_a_graph_is_made_kept_and_told(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
+def test_a_graph_is_made_kept_and_reported(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     status, out, err = call(capsys, "graph", lake)
     assert (status, out) == (0, "2 joins with joinability >= 0.7 between 3 columns of 3 tables\n")
     assert "3 of 3 columns joined in " in err

@@ -9,10 +9,13 @@ import sys
 import time
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import deepjoin
+from deepjoin.cli.interrupts import Interrupts
 
 pytestmark = pytest.mark.slow
 
@@ -174,7 +177,7 @@ def test_the_status_is_that_of_the_signal_wherever_it_comes(lake_folder: Path, n
     assert interrupted(code, step, number, *search)[:2] == (STATUS[signal.Signals(number)], MESSAGE)
 
 
-def test_a_signal_while_an_error_is_told_ends_the_command(lake_folder: Path) -> None:
+def test_a_signal_while_an_error_is_reported_ends_the_command(lake_folder: Path) -> None:
     step = "deepjoin.cli:say"
     status, said, seconds = interrupted(STUCK, step, signal.SIGTERM, "info", lake_folder / "none")
     assert (status, said) == (143, MESSAGE)
@@ -222,6 +225,17 @@ def test_a_signal_is_heard_while_arrow_reads_a_file_with_errors(lake_folder: Pat
     )
     assert (status, said) == (143, MESSAGE)
     assert is_prompt(seconds), seconds
+
+
+def test_what_is_taken_apart_after_a_signal_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "__unraisablehook__", printed.append)
+    interrupts = Interrupts()
+    told: Any = SimpleNamespace(exc_type=ValueError, exc_value=ValueError("connection closed"))
+    interrupts._ignored(told)
+    interrupts.is_raised = True
+    interrupts._ignored(told)
+    assert printed == [told]
 
 
 def test_an_ignored_signal_stays_ignored(lake_folder: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_lake_without_vectors_joins_by_meaning_too(place: Path, tmp_path: Path
     assert joined["code"].to_pylist()[0] == "a"
 
 
-def test_facts_are_told(run: Callable[..., tuple[int, str, str]]) -> None:
+def test_facts_are_reported(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = run("--join", "semantic", "--format", "json")
     assert status == 0
     assert [row["code"] for row in json.loads(out)] == ["a", "c", "b", None, None]

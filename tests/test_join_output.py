@@ -87,7 +87,7 @@ def test_hostile_names(at: int, key: str) -> None:
     assert joined.column(HOSTILE.index(key)).to_pylist()[0] == "5 Jan 2020"
 
 
-def test_names_that_had_to_be_mended_are_told() -> None:
+def test_names_that_had_to_be_mended_are_reported() -> None:
     plan = both({"k": ["a"], "": ["x"]}, {"k": ["a"]})
     assert plan.warnings == ("Column '' of orders.csv is called 'column' in the result.",)
 
@@ -255,7 +255,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "target.csv").exists()
 
 
-def test_too_little_memory_to_write_is_told(
+def test_too_little_memory_to_write_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:

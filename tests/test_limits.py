@@ -35,7 +35,7 @@ needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="
         (ValueError("no"), None),
     ],
 )
-def test_limits_are_told_from_other_errors(error: Exception, said: str | None) -> None:
+def test_limits_are_distinguished_from_other_errors(error: Exception, said: str | None) -> None:
     limit = resource_limit(error)
     assert (None if limit is None else str(limit)) == said
 
@@ -46,6 +46,32 @@ def limited(limit: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *words], capture_output=True, text=True
     )
+
+
+@needs_ulimit
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_join_that_does_not_fit_on_its_disk_says_so(
+    lake_folder: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python 3.11 would keep what it has compiled, cut short.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    deepjoin.index(lake_folder)
+    (tmp_path / "q.csv").write_text(
+        "country,n\nItaly,0\n" + "".join(f"x{n},{n}\n" for n in range(9000))
+    )
+    out = tmp_path / f"o.{ending}"
+    arguments = (
+        *("join", lake_folder, tmp_path / "q.csv", "-c", "country"),
+        *("--with", "geo/countries.csv:country", "-o", out),
+    )
+    done = limited("-f 2; trap '' XFSZ", *arguments)
+    line = f"Cannot write {out}: File too large. Choose a folder that exists and has room."
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"deepjoin: {line}")
+    done = limited("-f 0; trap '' XFSZ", *arguments)
+    line = "No temporary folder can be written to: free some space, or name one with TMPDIR."
+    assert (done.returncode, done.stderr) == (1, f"deepjoin: {line}\n")
+    assert not out.exists()
 
 
 @needs_ulimit
@@ -127,7 +153,7 @@ def test_joins_hold_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit("1GiB") == "1.0 GiB"
     assert re.fullmatch(r"[\d.]+ [GT]iB", limit())
     for own, expected in (("96.0 GiB", "12.0 GiB"), ("4.5 GiB", "2.0 GiB"), ("1.0 GiB", "1.0 GiB")):
-        monkeypatch.setattr(session.Session, "_own_limit", lambda _, own=own: own)
+        monkeypatch.setattr(session.Session, "_limit", lambda _, own=own: own)
         assert limit() == expected
     with pytest.raises(DeepJoinError, match="`memory_limit` is 'much'; it must be a size such as"):
         session.Session("much")

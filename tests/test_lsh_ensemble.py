@@ -31,7 +31,7 @@ from deepjoin.lab.lsh_ensemble import (
     containment,
     lsh_ensemble,
 )
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.search.query import SearchOptions
 
 from .conftest import MakeLake

@@ -61,7 +61,7 @@ LONGEST = 600_000
                           "target_column": "nation"}, "No column 'nation' in geo/countries.csv"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_in_one_line(
+def test_what_is_wrong_is_reported_in_one_line(
     demo: Lake, name: str, arguments: dict[str, Any], text: str
 ) -> None:
     assert re.search(text, refused(demo, name, **arguments))
@@ -136,7 +136,7 @@ def strings_in(content: Any) -> list[str]:
     return ["", *(text for part in parts for text in strings_in(part))]
 
 
-def test_a_bug_is_told_without_its_trace(
+def test_a_bug_is_reported_without_its_trace(
     demo: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -164,7 +164,7 @@ def test_a_refreshed_index_is_picked_up(lake_folder: Path) -> None:
     assert with_client(lake, work) == (0, 1, 1)
 
 
-def test_a_newer_index_that_is_damaged_is_told_once(
+def test_a_newer_index_that_is_damaged_is_reported_once(
     lake_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old one serves on, until there is one that can be opened."""

@@ -351,7 +351,7 @@ def test_more_lists_are_looked_at_where_few_columns_are_found(
 
     monkeypatch.setattr(CellVectors, "near", noted)
     query = [f"{name.title()} (city)" for name in names[60:70]]
-    for sparse, probes in ((0, [6]), (500, [6, 48])):
+    for sparse, probes in ((0, [8]), (500, [8, 48])):
         monkeypatch.setattr("deepjoin.search.hybrid._SPARSE", sparse)
         asked.clear()
         assert len(lake.search(query, 1, join="semantic")) == 1

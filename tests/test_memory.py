@@ -26,7 +26,7 @@ def test_blocks_follow_the_memory() -> None:
     assert for_cells(DEFAULT) == 1 << 30
 
 
-def test_a_limit_below_the_least_is_told(tmp_path: Path) -> None:
+def test_a_limit_below_the_least_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a\n" + "\n".join(f"v{i}" for i in range(9)) + "\n")
     (tmp_path / "u.csv").write_text("a\n" + "\n".join(f"w{i}" for i in range(9)) + "\n")
     index(tmp_path / "t.csv", tmp_path / "i")

@@ -238,7 +238,7 @@ def star(make_lake: MakeLake, size: int) -> Lake:
     return make_lake(tables)
 
 
-def test_a_limit_is_told(make_lake: MakeLake) -> None:
+def test_a_limit_is_reported(make_lake: MakeLake) -> None:
     lake = star(make_lake, 12)
     found = neighbourhood(lake.index, "t0", limit=5)
     tables = [node.table for node in found.nodes]

@@ -290,11 +290,11 @@ def test_superusers_and_code_of_others_are_warned_of(postgres_uri: str) -> None:
     list(source.items())
     place = source.database.place
     assert source.warnings == [
-        f"{place} is read as the superuser postgres: functions that views, policies and indexes "
-        "call run with all of its rights. Use a role that may only read.",
+        f"{place} is read as the superuser postgres: functions that views, policies, indexes "
+        "and the like call run with all of its rights. Use a role that may only read.",
         f"{place}: reading public.v may run functions of other roles with your rights, those of "
-        "the view, of a row security policy or of an index. Leave out with `exclude` what you do "
-        "not trust.",
+        "a view, row security policy, index, partition key or foreign table. Leave out with "
+        "`exclude` what you do not trust.",
     ]
     said: list[str] = []
     list_items({0: source}, Settings(), said.append)
@@ -304,7 +304,7 @@ def test_superusers_and_code_of_others_are_warned_of(postgres_uri: str) -> None:
     assert len(quiet.warnings) == 1
 
 
-def test_tables_whose_policies_or_indexes_run_functions_are_warned_of(postgres_uri: str) -> None:
+def test_tables_whose_reading_runs_functions_are_warned_of(postgres_uri: str) -> None:
     execute(
         postgres_uri,
         "CREATE FUNCTION who(int) RETURNS text LANGUAGE plpgsql IMMUTABLE AS "
@@ -315,6 +315,16 @@ def test_tables_whose_policies_or_indexes_run_functions_are_warned_of(postgres_u
         "CREATE TABLE child () INHERITS (parent)",
         "CREATE TABLE split (x int) PARTITION BY LIST (x)",
         "CREATE TABLE part PARTITION OF split DEFAULT",
+        "CREATE TABLE counted (x int, y text)",
+        "CREATE STATISTICS ON x, (y || who(1)) FROM counted",
+        "INSERT INTO counted VALUES (1, 'a'), (2, 'b')",
+        "ANALYZE counted",
+        "CREATE TABLE keyed (x int) PARTITION BY LIST ((who(1) || x::text))",
+        "CREATE TABLE of_keyed PARTITION OF keyed DEFAULT",
+        "CREATE FOREIGN DATA WRAPPER elsewhere",
+        "CREATE SERVER far FOREIGN DATA WRAPPER elsewhere",
+        "CREATE FOREIGN TABLE distant (x int) SERVER far",
+        "CREATE STATISTICS ON (x + abs(-1)) FROM plain",
         "CREATE INDEX ON plain (lower(x::text)) WHERE x > abs(-1)",
         "CREATE INDEX ON expression ((who(1) || x::text))",
         "CREATE INDEX ON child (x) WHERE who(2) = 'me'",
@@ -326,15 +336,15 @@ def test_tables_whose_policies_or_indexes_run_functions_are_warned_of(postgres_u
     as_reader = locked(postgres_uri)
     source = DatabaseSource(as_reader)
     running = {name for name, found in source.relations().items() if found.runs_functions}
-    names = ("expression", "policy", "parent", "child", "split")
+    names = ("expression", "policy", "counted", "keyed", "parent", "child", "split", "distant")
     assert running == {f"public.{name}" for name in names}
-    for name in names[:2]:
+    for name in names[:4]:
         with pytest.raises(UnreadableTable, match=f"ran as {ROLE}"):
             rows(source.table(f"public.{name}"))
     assert rows(source.table("public.plain")) == []
     list(source.items())
     (warning,) = source.warnings
-    assert "reading public.child, public.expression, public.parent and 2 more may run" in warning
+    assert "reading public.child, public.counted, public.distant and 5 more may run" in warning
 
 
 def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:
@@ -394,7 +404,7 @@ def test_a_table_dropped_or_altered_after_the_listing(postgres_uri: str) -> None
 @pytest.mark.parametrize(
     ("cell", "says"), [("1 / (40000 - x)", "division by zero"), ("fail(x)", "no more")]
 )
-def test_a_view_that_fails_half_way_is_told_and_harms_nothing(
+def test_a_view_that_fails_half_way_is_reported_and_harms_nothing(
     postgres_uri: str, cell: str, says: str
 ) -> None:
     execute(
@@ -506,7 +516,7 @@ def test_text_of_a_database_without_an_encoding_is_mended() -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_connection_is_told(postgres_uri: str) -> None:
+def test_a_lost_connection_is_reported(postgres_uri: str) -> None:
     execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
     batches = iter(DatabaseSource(postgres_uri).table("public.big").open())
     next(batches)

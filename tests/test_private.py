@@ -26,7 +26,7 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.normalise import private
 from deepjoin.normalise.canonical import canonical
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.progress import Progress
 from deepjoin.read.source import Item, Listing, file_digest
 from deepjoin.settings import SearchSettings

@@ -328,7 +328,7 @@ def test_a_damaged_object_is_refused(
     assert at_the_url(bucket) == files(tmp_path / "built")
 
 
-def test_a_missing_object_is_told(
+def test_a_missing_object_is_reported(
     bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = elsewhere(bucket, tmp_path, monkeypatch)
@@ -405,7 +405,7 @@ def test_a_newer_format_is_refused_before_anything_is_fetched(
         ('{"product": "deepjoin index", "format": 1}', "not what was written"),
     ],
 )
-def test_a_broken_manifest_is_told_and_can_be_replaced(
+def test_a_broken_manifest_is_reported_and_can_be_replaced(
     bucket: Store, tmp_path: Path, content: str, damage: str
 ) -> None:
     bucket.put(**{f"{PREFIX}manifest.json": content})
@@ -425,7 +425,7 @@ def test_the_manifest_of_another_program_is_left_alone(bucket: Store) -> None:
         pass
 
 
-def test_no_index_is_told_unless_one_is_to_be_made(bucket: Store, tmp_path: Path) -> None:
+def test_no_index_is_reported_unless_one_is_to_be_made(bucket: Store, tmp_path: Path) -> None:
     told = rf"{URL} is not a deepjoin index \(no manifest.json\). Make one with: deepjoin index"
     with pytest.raises(IndexUnusable, match=told):
         pull(URL)
@@ -502,7 +502,7 @@ def test_a_copy_needs_no_links(
     assert files(pull(URL).folder) == files(built)
 
 
-def test_a_cache_that_cannot_be_written_is_told(
+def test_a_cache_that_cannot_be_written_is_reported(
     bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere(bucket, tmp_path, monkeypatch)
@@ -535,7 +535,7 @@ def test_the_cache_is_in_the_users_home(tmp_path: Path, monkeypatch: pytest.Monk
         (400, "AuthorizationHeaderMalformed", "the bucket is in another region"),
     ],
 )
-def test_what_a_store_refuses_is_told_in_one_line(
+def test_what_a_store_refuses_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, cache: Path, status: int, code: str, told: str
 ) -> None:
     with answering(status, code, "very-secret") as address:
@@ -545,7 +545,7 @@ def test_what_a_store_refuses_is_told_in_one_line(
     assert "very-secret" not in str(error.value)
 
 
-def test_what_may_not_be_written_is_told(
+def test_what_may_not_be_written_is_reported(
     bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = build(tmp_path / "built", "one")
@@ -560,7 +560,7 @@ def test_what_may_not_be_written_is_told(
             there.below("segments")
 
 
-def test_segments_that_may_not_be_removed_are_told(
+def test_segments_that_may_not_be_removed_are_reported(
     bucket: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = store.IndexBucket(URL)
@@ -570,7 +570,7 @@ def test_segments_that_may_not_be_removed_are_told(
         there.delete(["segments/x"])
 
 
-def test_no_network_and_no_credentials_are_told(
+def test_no_network_and_no_credentials_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     monkeypatch.setattr(store, "_ATTEMPTS", 1)
@@ -598,6 +598,6 @@ def test_an_index_in_a_bucket_needs_an_extra(monkeypatch: pytest.MonkeyPatch) ->
         pull(URL)
 
 
-def test_urls_are_told_from_paths() -> None:
+def test_urls_are_distinguished_from_paths() -> None:
     assert is_remote("s3://lake/index")
     assert not any(map(is_remote, ("index", "./s3:/x", Path("s3://lake"), None)))

@@ -198,7 +198,7 @@ def check_evidence(
 
 @pytest.mark.parametrize("join", ["any", "semantic"])
 @pytest.mark.parametrize("seed", range(6))
-def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
+def test_near_ties_are_distinguished_and_ties_kept(tmp_path: Path, seed: int, join: str) -> None:
     # Twins differ by less than the 8-bit vectors can say, and lie on both sides of the floor.
     random = np.random.default_rng(seed)
     twins = np.repeat(random.standard_normal((30, 8)), 5, axis=0)
@@ -402,7 +402,7 @@ def test_pairs_that_decide_nothing_are_left_out_and_no_others(
     matches = CellMatches(columns, cells, values, unit_size * stored)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scores, "_COUNTED", 1 << 26 if counted else 0)
-        kept = matches.decisive(tau, error)
+        kept = matches.where(matches.decisive(tau, error))
     # What similarities may be in truth, if none is off by more than the error.
     noise = {one[:3]: unit_size * add for one, add in zip(found, off, strict=False)}
 

@@ -22,7 +22,7 @@ from deepjoin.joining.facts import NearMiss
 from deepjoin.matching.joinability import ONE
 from deepjoin.matching.values import SemanticMatching
 from deepjoin.normalise.canonical import canonical
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from tests.support.join_tables import (
     HOSTILE,
     Cell,
@@ -428,7 +428,7 @@ def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
 
 
 @pytest.mark.slow
-def test_values_that_nobody_knows_are_told() -> None:
+def test_values_that_nobody_knows_are_reported() -> None:
     plan = both(
         {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=SemanticMatching(load_cell_encoder())
     )
@@ -438,7 +438,7 @@ def test_values_that_nobody_knows_are_told() -> None:
     )
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[tuple[int, int, str]] = []
     semantic = SemanticMatching(Dial(), progress=lambda *said: told.append(said))
     both({"k": ["10", "11"]}, {"k": ["11", "12"]}, semantic=semantic)
@@ -464,7 +464,7 @@ def test_sql_of_a_database(shop: Shop) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shop", ["sqlite", "duckdb"], indirect=True)
-def test_sql_of_a_database_lists_only_so_many_pairs(
+def test_sql_of_a_database_lists_a_limited_number_of_pairs(
     shop: Shop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

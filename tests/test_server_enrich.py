@@ -75,6 +75,8 @@ def test_what_helps_comes_with_progress_and_without_paths(served: Served) -> Non
         ({"target": "price", "about": "x"}, "about looks through what could be added"),
         ({"about": "the"}, "about is 'the'; it must say what to look for"),
         ({"as_of": "town"}, "as_of column 'town' holds string; it must hold dates or numbers"),
+        ({"keys": ["=b"]}, "keys has '=b'; a key is the name of a column"),
+        ({"as_of": "rooms", "ranges": "rooms"}, "as_of and ranges cannot be combined"),
         ({"left": {"table": "/etc/passwd"}}, "No table '/etc/passwd'"),
     ],
 )

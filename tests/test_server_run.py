@@ -107,7 +107,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return str(line)
 
 
-def test_a_port_that_is_taken_is_told(
+def test_a_port_that_is_taken_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deepjoin.index(lake_folder)
@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_told(
         (["--out", "no/such/folder"], "--out 'no/such/folder' is not a writable folder"),
     ],
 )
-def test_what_cannot_be_served_is_told(
+def test_what_cannot_be_served_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
 ) -> None:
     deepjoin.index(lake_folder)
@@ -136,13 +136,13 @@ def test_what_cannot_be_served_is_told(
     assert text in line
 
 
-def test_an_index_that_is_not_there_is_told(
+def test_an_index_that_is_not_there_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "No index or folder" in refused(capsys, tmp_path / "nothing")
 
 
-def test_the_missing_extra_is_told(
+def test_the_missing_extra_is_reported(
     lake_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without(name: str) -> Any:
@@ -217,7 +217,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")
-def test_a_worker_that_dies_is_told_and_replaced(lake_folder: Path) -> None:
+def test_a_worker_that_dies_is_reported_and_replaced(lake_folder: Path) -> None:
     deepjoin.index(lake_folder)
     with started(lake_folder, "--workers", 1) as (process, address):
         assert fetched(address, "api/lake")["tables"] == 3

@@ -192,7 +192,7 @@ def test_the_page_is_its_files_and_no_others(
             assert served.client.get(path).status_code == 404, path
 
 
-def test_without_the_page_the_api_is_told(
+def test_without_the_page_the_api_is_reported(
     lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "PAGE", tmp_path / "none")
@@ -238,7 +238,7 @@ def _times_out() -> None:
     raise TimeoutError("its own")
 
 
-def test_a_slow_request_is_told(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_is_reported(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     monkeypatch.setattr("deepjoin.serve.http.routes.describe_table", lambda *_: go.wait())
     with serving(lake_folder, seconds=0.01) as served:
@@ -246,7 +246,7 @@ def test_a_slow_request_is_told(lake_folder: Path, monkeypatch: pytest.MonkeyPat
         go.set()
 
 
-def test_a_damaged_index_is_told_as_such(
+def test_a_damaged_index_is_reported_as_such(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(lake_folder) as served:

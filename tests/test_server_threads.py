@@ -254,7 +254,7 @@ def test_health_tells_the_state_of_the_index(lake_folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_was_cut_is_told_instead_of_read(lake_folder: Path) -> None:
+def test_a_file_that_was_cut_is_reported_instead_of_read(lake_folder: Path) -> None:
     with serving(lake_folder) as served:
         asked = {"query": {"values": ["Peru", "Italy"]}}
         assert served.post("/api/search", asked)["hits"]

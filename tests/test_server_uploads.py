@@ -409,7 +409,7 @@ def test_names_that_would_move_the_cursor_are_shown(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_columns_of_one_name_are_distinguished(tmp_path: Path) -> None:
     first, second = ["Peru", "Italy", *"abc"], ["Oslo", "Lima", *"xyz"]
     columns = [Column(first, "c", "t", column_id="t#0"), Column(second, "c", "t", column_id="t#1")]
     write_corpus(tmp_path / "lake" / "corpus", iter(columns))

@@ -10,7 +10,7 @@ import pytest
 
 from deepjoin import Column, DeepJoinError, Settings
 from deepjoin.normalise import private
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
 from deepjoin.store.column_vectors import sketch as module
 from deepjoin.store.column_vectors.sketch import (
     FrequencySnapshot,

@@ -351,17 +351,27 @@ def test_a_manifest_that_cannot_be_read_makes_no_index(tmp_path: Path) -> None:
         "postgresql:u:hunter2@h/db",
         "mysql+pymysql:/u:hu*nter2@h/db",
         "postgresql:/h/db?password=hunter2",
+        " postgresql://u:hunter2@h/db",
     ],
 )
 def test_a_url_short_of_a_slash_is_refused_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    scheme = re.escape(url.partition(":")[0])
+    scheme = re.escape(url.strip().partition(":")[0])
     text = f"begins with '{scheme}:' is neither a file nor a URL, which has two slashes: {scheme}:"
     with pytest.raises(DeepJoinError, match=text) as caught:
         open_sources(url, Settings())
     assert "nter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", ["host=h password=hunter2 dbname=d", "Driver=X;Pwd = hunter2;Server=h"]
+)
+def test_settings_with_a_password_are_refused_unseen(given: str) -> None:
+    with pytest.raises(DeepJoinError, match=r"named as in postgresql://user@host/name") as caught:
+        open_sources(given, Settings())
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_path_with_a_colon_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

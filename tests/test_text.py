@@ -21,7 +21,7 @@ from deepjoin.embed.columns.text import (
     column_texts,
     no_frequency,
 )
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 
 _TOKEN = re.compile(r"\w|[^\w\s]")
 

@@ -20,7 +20,7 @@ from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, re
 from deepjoin.lab.training.prepare import Validation, split
 from deepjoin.lab.training.settings import PAPER, PRESETS, TrainSettings, preset, warmup_steps
 from deepjoin.normalise.canonical import canonical
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from tests.conftest import MakeLake
 from tests.support.definitions import equi_joinability
 

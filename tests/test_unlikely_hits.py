@@ -100,7 +100,7 @@ def test_the_service_keeps_them_apart(lake: Lake, tmp_path: Path) -> None:
         assert every["hits"] == found["hits"] + found["unlikely"] and "unlikely" not in every
 
 
-def test_agents_are_told_of_unlikely_hits(lake: Lake) -> None:
+def test_agents_learn_of_unlikely_hits(lake: Lake) -> None:
     tools = AgentSession(lake)
     query: dict[str, Any] = {"values": CODES, "k": 5, "join": "any"}
     answer = tools.search(SearchArguments(**query, least=0.05))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Column, arrays
 from deepjoin.arrays import ArrayWriter, Strings, StringsWriter, distinct, load_array, narrow
-from deepjoin.normalise import hashing
+from deepjoin.normalise import canonical as hashing
 from deepjoin.normalise.canonical import CellType
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.settings import Settings
 from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.builder import ValueIndexBuilder

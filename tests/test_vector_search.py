@@ -10,10 +10,10 @@ import pytest
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import IndexUnusable
+from deepjoin.search.context import EmbeddedStore
+from deepjoin.search.exact import TwoStageSearch
 from deepjoin.search.query import SearchOptions
 from deepjoin.search.ranking import table_of
-from deepjoin.search.stores import EmbeddedStore
-from deepjoin.search.two_stage import TwoStageSearch
 from deepjoin.search.vectors import ToVector, VectorSearcher, opened_vectors
 from deepjoin.settings import SearchSettings
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows

@@ -14,7 +14,7 @@ from deepjoin.engines.postgres.binary import EqualRows, codes
 from deepjoin.engines.postgres.publishing import Published, SegmentVectors, publish_vectors
 from deepjoin.engines.postgres.store import PostgresServers
 from deepjoin.progress import no_progress
-from deepjoin.search.stores import EmbeddedStore
+from deepjoin.search.context import EmbeddedStore
 from deepjoin.search.vectors import NearColumn, VectorSearcher, opened_vectors
 from deepjoin.settings import PublishSettings
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows

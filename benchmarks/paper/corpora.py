@@ -27,7 +27,7 @@ from deepjoin.arrays import Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.normalise.canonical import canonical_array
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import SCHEMA, CorpusSource, write_corpus
 
 _NONE: Int = np.zeros(0, np.int64)

@@ -25,7 +25,7 @@ from deepjoin.lab.evaluation.metrics import (
     queries_digest,
     read_labels,
 )
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 
 K = 10

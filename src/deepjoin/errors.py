@@ -86,6 +86,10 @@ def resource_limit(error: BaseException) -> ResourceLimit | None:
         )
     if number in (errno.ENOSPC, errno.EDQUOT):
         return ResourceLimit("The disk that is written to is full: free some space on it.")
+    if isinstance(error, FileNotFoundError) and "usable temporary directory" in str(error):
+        return ResourceLimit(
+            "No temporary folder can be written to: free some space, or name one with TMPDIR."
+        )
     no_memory = _NO_MEMORY.search(str(error))
     if isinstance(error, MemoryError) or number == errno.ENOMEM or no_memory:
         return ResourceLimit(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
-    from deepjoin.search.stores import OpenStore
+    from deepjoin.search.context import OpenStore
 
 Outcome = TypeVar("Outcome")
 #: One end of a join that somebody accepts or rejects.

@@ -80,7 +80,7 @@ class StopSignal:
         try:
             yield
         except Exception:
-            self.check()  # an error that the interruption caused is no other error
+            self.check()  # an error caused by the interruption is not reported as another
             raise
         finally:
             with self._lock:

@@ -286,7 +286,7 @@ class EnrichSettings:
     seed: int = 0
     #: The keys, if you know them: "id" joins columns of this name alone, "a=b" a column a of a
     #: table with the column b of the next.
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     #: Also use columns that give the target away.
     leaks: bool = False
     #: A column of yours with dates or numbers: of rows that a key meets, the latest that is not
@@ -307,12 +307,13 @@ class EnrichSettings:
         most = (1 << 32) - 1
         check("seed", _is_number(self.seed, Integral, 0, most), f"a whole number from 0 to {most}")
         is_list = isinstance(self.keys, list | tuple)
-        check(
-            "keys",
-            is_list
-            and all(isinstance(one, str) and one.partition("=")[0].strip() for one in self.keys),
-            'a list of names, such as ["id", "town=city"]',
-        )
+        check("keys", is_list, 'a list of names, such as ["id", "town=city"]')
+        for one in self.keys:
+            if not isinstance(one, str) or not one.partition("=")[0].strip():
+                raise DeepJoinError(
+                    f"`keys` has {one!r}; a key is the name of a column, such as 'id', or a pair, "
+                    "such as 'town=city'."
+                )
         object.__setattr__(self, "keys", tuple(self.keys))
         check("leaks", isinstance(self.leaks, bool), "True or False")
         for name in ("as_of", "ranges"):
@@ -339,7 +340,7 @@ class PublishSettings:
 
 
 def check_tau(tau: object) -> None:
-    """Refuse a threshold that is no cosine of similar values."""
+    """Refuse a threshold that is not a cosine of similar values."""
     # numpy's floats are floats or have __float__; text and booleans are mistakes.
     number = tau if isinstance(tau, int | float) else getattr(tau, "__float__", lambda: 0.0)()
     if tau is not None and not 0 < number <= 1:

@@ -16,7 +16,7 @@ from deepjoin.matching.joinability import (
     cardinality_of,
     least,
 )
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.cells import DistinctCells, distinct_cells
 
 
 def equi_joinability(query: Cells, target: Cells, profile: str = "default") -> float:

@@ -110,7 +110,7 @@ def add_tables(location: Location, source: object, resources: BuildResources) ->
     Returns their names. From then on a refresh reads them again when they change.
     """
     with editing(location, resources.progress) as folder:
-        read_manifest(folder)  # refuses what is no index, before a lock file is made in it
+        read_manifest(folder)  # refuses what is not an index, before a lock file is made in it
         return run(AddTables(folder, resources, source))
 
 

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from deepjoin.build.listing import ListedItem, list_items
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
-from deepjoin.normalise.cells import as_strings
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.cells import DistinctCells, as_strings, distinct_cells
 from deepjoin.normalise.private import key as key_of
 from deepjoin.progress import Progress
 from deepjoin.read import reopen

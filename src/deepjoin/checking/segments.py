@@ -27,8 +27,7 @@ from deepjoin.arrays import (
     load_array,
     load_strings,
 )
-from deepjoin.normalise.canonical import CellType, canonical_array
-from deepjoin.normalise.hashing import hash_array
+from deepjoin.normalise.canonical import CellType, canonical_array, hash_array
 from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.settings import Settings
 from deepjoin.store.catalog import ColumnEntry, TableEntry
@@ -251,7 +250,7 @@ def within(array: Array, least: float, limit: float) -> bool:
 def check_texts(segment: SegmentArrays) -> Iterator[str]:
     """Check that texts are valid, and that values have the hashes they are looked up by."""
     folder, arrays = segment.folder, segment.arrays
-    # Spellings are no texts: they are checked with their values.
+    # Spellings are not texts: they are checked with their values.
     for name in (name for name in _TEXTS if name != "spellings"):
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)

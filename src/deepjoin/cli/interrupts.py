@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command within two seconds, whatever it is computing."""
+"""Ctrl-C and SIGTERM end a command within two seconds, no matter what it computes."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ class Interrupts:
             self.is_raised = True
             raise KeyboardInterrupt
 
-    def _ignored(self, told: sys.UnraisableHookArgs) -> None:
-        """Print errors that Python cannot raise, as those in finalizers, unless it is ours.
+    def _ignored(self, raised: sys.UnraisableHookArgs) -> None:
+        """Print errors that Python cannot raise, as those in finalizers, until a signal came.
 
-        A signal may come while a finalizer runs; then only the thread ends the process.
+        It may come while a finalizer runs; then only the thread ends the process. And readers
+        that it ends are taken apart in any order, so one may find its connection closed.
         """
-        if not (self.is_raised and told.exc_type is KeyboardInterrupt):
-            sys.__unraisablehook__(told)
+        if not self.is_raised:
+            sys.__unraisablehook__(raised)
 
     def _end(self) -> None:
         """Exit with the status of the signal or the command.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
@@ -33,9 +33,11 @@ SLACK = 1e-5
 #: Processors without 8-bit dot products add two products in 16 bits: 2 * 255 * 64 < 2**15.
 LARGEST_SIGNED = 64
 #: Rows a step: codes and sums of one step stay in the cache.
-_ROWS, _SUMS = 1 << 14, 1 << 19
-#: Fewer products than this take less time than starting threads.
-_THREADED = 1 << 22
+_ROWS, _SUMS = 1 << 13, 1 << 19
+#: Fewer products than this take little more time than starting a thread.
+_THREADED = 1 << 19
+#: The largest number of single precision below 1.
+_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 #: How many standard deviations of a product may be lost where pairs may be missed.
 _DEVIATIONS = 4
 #: More than any sum, and exact as a floating-point number.
@@ -80,6 +82,8 @@ class CandidatePairs:
     def with_equal(self, numbers: Int) -> CandidatePairs:
         """Pair each cell with the value it equals, whatever its vector; -1 means there is none."""
         other = self.where(self.values != numbers[self.cells])
+        # A rounded cosine may pass 1, which only equal cells have.
+        other = replace(other, similarities=np.minimum(other.similarities, _BELOW_ONE))
         cells = np.flatnonzero(numbers >= 0)
         one, zero = np.ones(len(cells), np.float32), np.zeros(len(cells), np.float32)
         equal = CandidatePairs(cells, numbers[cells], one, zero)
@@ -118,11 +122,22 @@ class Scan:
                 rows.prefetch(block.start, size * (1 + self._threads))  # the next blocks as well
             return self._block(rows, block, None if chosen is None else chosen[block])
 
-        if self._threads == 1 or len(blocks) < 2 or count * len(self._turned) < _THREADED:
-            found = [scan(block) for block in blocks]
+        found = [CandidatePairs.none()] * len(blocks)
+        left = iter(range(len(blocks)))
+
+        def scan_some() -> None:
+            for number in left:  # which threads may share
+                found[number] = scan(blocks[number])
+
+        helpers = min(self._threads, len(blocks)) - 1
+        if helpers < 1 or count * len(self._turned) < _THREADED:
+            scan_some()
         else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                found = list(pool.map(scan, blocks))
+            with ThreadPoolExecutor(helpers) as pool:
+                others = [pool.submit(scan_some) for _ in range(helpers)]
+                scan_some()
+                for other in others:
+                    other.result()
         return CandidatePairs.concatenate([CandidatePairs.none(), *found])
 
     def products(self, codes: Codes) -> Int32:

@@ -66,7 +66,7 @@ LARGEST_CODE = 127
 _ROUNDING = 1e-6
 _SEED = 20221
 #: Lists scanned for each cell, and pairs kept of each: a cell near to more says nothing.
-PROBES, MOST = 6, 2_000
+PROBES, MOST = 8, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.

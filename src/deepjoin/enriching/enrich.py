@@ -204,7 +204,10 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
     chosen: list[Feature] = []
     if found.gain is not None and found.gain.is_sure:
-        chosen = chosen_features(base, new, scorer.relevant(base, new), most)
+        try:
+            chosen = chosen_features(base, new, scorer.relevant(base, new), most)
+        except KeyboardInterrupt:
+            found.stopped, chosen = "interrupted", list(found.gain.chosen)
     brings: dict[int, list[Feature]] = {}
     for feature in chosen:
         brings.setdefault(owner[feature.name], []).append(feature)

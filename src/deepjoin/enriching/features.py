@@ -28,7 +28,7 @@ NUMBER = r"^\s*[-+]?[$€£]?\s?(\d+\.?\d*|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][
 #: What is left out of it to read it.
 MARKS = r"[\s,$€£%]"
 _MOST_WORDS, _MOST_MISSING = 5, 0.7
-#: Text of digits alone that is no number: a code, unless some cells show a point or an exponent.
+#: Text of digits alone: a code and not a number, unless some cells show a point or an exponent.
 _CODE = r"^\s*[-+]?(0\d+|\d+|\d+[eE]\d+)\s*$"
 #: Text with at most this many values is a category; other text cannot be used by the model.
 _MOST_CATEGORIES = 100
@@ -154,6 +154,8 @@ class Gain:
     is_sure: bool
     #: Of each row, the error without the new columns, see `Scorer.cross_validated`.
     errors: Floats
+    #: The columns that were chosen in the last fold.
+    chosen: tuple[Feature, ...] = ()
 
 
 class Scorer:
@@ -272,6 +274,8 @@ class Scorer:
             wins += own > others.max()
             often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
+            if wins.max() + _ROUNDS - 1 - number < _WINS:
+                break  # no column can be proven any more
         every = np.zeros(len(new))
         if (wins >= _WINS).any():
             every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
@@ -320,6 +324,7 @@ class Scorer:
         Ctrl-C, the folds that were measured count, if any; also return why there are no more.
         """
         truth, before, after = [], [], []
+        last: tuple[Feature, ...] = ()
         stopped, longest = "", 0.0
         try:
             for number, (train, test) in enumerate(self._splits()):
@@ -336,6 +341,7 @@ class Scorer:
                 truth.append(self._y[test])
                 before.append(old)
                 after.append(fresh)
+                last = tuple(chosen)
                 longest = max(longest, perf_counter() - started)
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -353,7 +359,7 @@ class Scorer:
             middle, low, high = interval_of(nearer / spread)
             is_sure = low > 0
         scores = self._score(y, was), self._score(y, now)
-        return Gain(*scores, low, high, is_sure, errors), stopped
+        return Gain(*scores, low, high, is_sure, errors, last), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold

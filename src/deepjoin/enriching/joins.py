@@ -39,6 +39,8 @@ _STANDS_OUT = 0.3
 #: A join that values alone do not prove is tried if a key holds nearly all your values, as many of
 #: them, and few others: these shares, and the least number of values.
 _CONTAINED, _FILLED, _LEAST_TRIED = 0.95, 0.5, 20
+#: Of more rows than this, as many are searched with: a search takes as long as its values are many.
+_SEARCHED_ROWS = 50_000
 
 
 class EnrichableLake(Protocol):
@@ -208,7 +210,11 @@ def find_joins(
         # A column that is compared by order has equal values too, and would be taken for the key.
         ordered = settings.as_of or settings.ranges
         searchable = [name for name in searchable if name != ordered]
-    columns = as_columns(table.select(searchable)) if searchable else []
+    table = table.select(searchable)
+    if table.num_rows > _SEARCHED_ROWS:
+        drawn = np.random.default_rng(settings.seed)
+        table = table.take(np.sort(drawn.choice(table.num_rows, _SEARCHED_ROWS, replace=False)))
+    columns = as_columns(table) if searchable else []
     for column in columns:
         if given:
             if canonical(column.name) not in {mine for mine, _ in given}:

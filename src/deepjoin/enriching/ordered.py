@@ -40,7 +40,7 @@ class OrderedKey:
     mine: str
     #: The column of theirs that must not exceed yours.
     low: str
-    #: For ranges, the column that yours must not exceed; missing cells are no bound.
+    #: For ranges, the column that yours must not exceed; missing cells are not bounds.
     high: str | None = None
 
     @property

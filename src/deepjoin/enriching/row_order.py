@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.enriching.features import rank_correlation
-from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.cells import canonical_all
 from deepjoin.read.frames import as_columns
 from deepjoin.store.open_index import OpenIndex
 
@@ -24,7 +24,7 @@ _LIFT, _LEAST_SHARED = 4, 20
 _NEIGHBOURS = (-1000, -100, -10, -5, -2, -1, 1, 2, 5, 10, 100, 1000)
 _IS_WHOLE, _MOST_DIGITS = re.compile(r"-?\d+").fullmatch, 15
 #: Rows of a table that are read for this.
-_FIRST_ROWS = 50_000
+_FIRST_ROWS = 20_000
 
 
 class RowOrders:
@@ -47,13 +47,13 @@ class RowOrders:
                     break
                 some = batch.column(batch.schema.names.index(column))
                 read = as_columns(pa.table({column: some[: _FIRST_ROWS - len(cells)]}))[0].cells
-                cells += [canonical(one or "") for one in read]
+                cells += self.read(read)
             self._cells[table, column] = cells
         return self._cells[table, column]
 
     def read(self, cells: Sequence[str | None]) -> Sequence[str]:
         """Return the first cells of a column that is not in the lake, in canonical form."""
-        return [canonical(cell or "") for cell in cells[:_FIRST_ROWS]]
+        return canonical_all([cell or "" for cell in cells[:_FIRST_ROWS]], "default")
 
     def agree(self, keys: Sequence[str], table: str, column: str) -> bool:
         """Check whether a column of the lake has the keys of another in the same order."""

@@ -108,8 +108,8 @@ def plan_chain(
             sql = _plain_sql(database, steps, brought, how)
         else:
             sql = _nested(texts)
-        told = tuple(dict.fromkeys(warnings))
-        return JoinChain(tables, sql, tuple(facts), told, plan, stack.pop_all())
+        warned = tuple(dict.fromkeys(warnings))
+        return JoinChain(tables, sql, tuple(facts), warned, plan, stack.pop_all())
 
 
 def _rows_of(plan: JoinPlan) -> Reading:

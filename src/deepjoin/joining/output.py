@@ -101,11 +101,18 @@ class JoinedRows:
             ):
                 copied = self.session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         except (OSError, duckdb.IOException) as error:
-            reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
             raise DeepJoinError(
-                f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
+                f"Cannot write {target}: {_reason(error)}. "
+                "Choose a folder that exists and has room."
             ) from error
         return int(copied[0][0])
+
+
+def _reason(error: Exception) -> str:
+    """Say why a file cannot be written; DuckDB puts the number of the system's error into JSON."""
+    text = str(error).split("\n", 1)[0]
+    number = re.search(r'"errno":"(\d+)"', text)
+    return getattr(error, "strerror", None) or (os.strerror(int(number[1])) if number else text)
 
 
 @contextmanager

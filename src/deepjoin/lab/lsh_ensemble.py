@@ -22,7 +22,7 @@ from deepjoin.arrays import Double, Int, Marks
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
 from deepjoin.optional import require
 from deepjoin.search.context import SearchContext
 from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns

@@ -29,6 +29,7 @@ from deepjoin.arrays import Double, Int, Marks
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.indexing import index
+from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake, open_lake
 from deepjoin.matching.sense import NUMBERS, BoostedTrees
 from deepjoin.model import Column
@@ -57,12 +58,14 @@ _COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 120}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
 _ACROSS = 3000
+#: How many databases are made up.
+_MADE_UP = 80
 #: Share of a query's entities that a right answer holds.
 _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
-#: Hits of a foreign key's column that are learned from. A key is searched deeper: its children
-#: may hold little of it; of the hits after the first, every so many is taken.
+#: Hits of a foreign key's column that are learned from. A key is searched deeper, since its
+#: children may hold little of it; of the hits after the first, every so many is taken.
 _DEEP, _DEEPER, _SOME = 150, 1000, 20
 #: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
 _WEIGHTS = (2.0, 2.0, 1.0)
@@ -124,6 +127,15 @@ def label_databases(lake: Lake, keys: Sequence[Mapping[str, str]], across: bool)
     return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
 
 
+def made_up_databases(place: Path) -> LabelledPairs:
+    """Make databases up in a folder, and label their candidates."""
+    place.mkdir()
+    files = [place / f"made{number:03}.sqlite" for number in range(_MADE_UP)]
+    keys = [key for number, file in enumerate(files) for key in make_database(file, number)]
+    lake = index(list(map(str, files)), place / "index", vectors=Vectors(cells="none"))
+    return replace(label_databases(lake, keys, across=False), weight=0.3)
+
+
 def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
     """Label the candidates of a lake with what a person wrote down: yes or no."""
     finder = RelationFinder(lake.index)
@@ -143,6 +155,24 @@ def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
         for one in pairs.child.tolist()
     ]
     return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
+
+
+def further_sets(
+    lake: Lake,
+    keys: Sequence[Mapping[str, str]],
+    scratch: Path,
+    open_data: str | None = None,
+    judged: Path | None = None,
+) -> list[LabelledPairs]:
+    """Return what is learned from besides the pairs inside the databases of a lake.
+
+    Pairs of columns of two databases, databases that are made up, and pairs that a person judged.
+    """
+    sets = [replace(label_databases(lake, keys, across=True), weight=0.3)]
+    sets.append(made_up_databases(scratch / "made up"))
+    if open_data and judged:
+        sets.append(label_judged(open_lake(open_data), judged))
+    return sets
 
 
 def column_numbers(finder: RelationFinder) -> dict[tuple[str, str], int]:
@@ -409,15 +439,11 @@ def foreign_key_queries(
     if backwards:
         parents = {str(parent.column_id): (parent, group) for _, parent, group in ends}
         return [KnownQuery(one, children[name], group) for name, (one, group) in parents.items()]
-    return [
-        KnownQuery(
-            child,
-            {str(parent.column_id)},
-            group,
-            frozenset(children[str(parent.column_id)] - {str(child.column_id)}),
-        )
-        for child, parent, group in ends
-    ]
+    found = []
+    for child, parent, group in ends:
+        rivals = children[str(parent.column_id)] - {str(child.column_id)}
+        found.append(KnownQuery(child, {str(parent.column_id)}, group, frozenset(rivals)))
+    return found
 
 
 def labelled_queries(corpus: Path) -> list[KnownQuery]:
@@ -474,9 +500,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         lake = index(files, Path(scratch) / "lake", vectors=Vectors(cells="none"))
         databases = label_databases(lake, keys, across=False)
-        others = [replace(label_databases(lake, keys, across=True), weight=0.3)]
-        if options.judged:
-            others.append(label_judged(open_lake(options.open_data), options.judged))
+        others = further_sets(lake, keys, Path(scratch), options.open_data, options.judged)
         chances = cross_validated(databases, others)
         used = databases.used
         curve = logistic_curve(chances[used], databases.labels[used])

@@ -265,7 +265,7 @@ def _with_codes(pair: ComparedColumns, found: DescribedPairs, chances: Double) -
     """Judge codes beside names (Germany, DE) by their vectors: their letters say little.
 
     The most similar code of a name keeps its cosine as chance; a code that is clearly less similar
-    than another is no alternative.
+    than another is not an alternative.
     """
     left, right, rows, _ = found
     sizes = [np.array([len(one.text) for one in side]) for side in pair.words]

@@ -22,7 +22,7 @@ from deepjoin.matching.joinability import least as least_of
 from deepjoin.matching.similar import ExactPairs, ExactVectors, postings_of
 from deepjoin.store.values.index import ValueIndex
 
-#: For each segment, marks of columns that are no part of the lake, or None.
+#: For each segment, marks of columns that are not part of the lake, or None.
 Excluded = Sequence[Marks | None]
 #: Turns cosines into scores from 0 to 1; never less for a higher cosine.
 Worth = Callable[[Double], Array]

@@ -14,7 +14,7 @@ from deepjoin.matching.careful import ScoredPairs
 from deepjoin.matching.decisions import Decisions, Given, write_doubtful
 from deepjoin.matching.linking import TIE_CHANCE, Linkage, estimated, link
 from deepjoin.model import Column, Match, Matches, NearMatch
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.cells import DistinctCells, distinct_cells
 from deepjoin.read.frames import as_columns
 
 JOINS = ("any", "equi", "semantic")

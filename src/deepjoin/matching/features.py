@@ -139,7 +139,7 @@ class ValueWords:
 def _number(word: str, place: int) -> str:
     if word[0].isdigit():
         return word.lstrip("0") or "0"
-    # Xi Jinping is no eleventh.
+    # Xi Jinping is not an eleventh.
     return word if place == 0 and len(word) < _CODE else _NUMERALS.get(word, word)
 
 

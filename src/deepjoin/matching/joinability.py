@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from deepjoin.arrays import Float, Int
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 
 Cells = Iterable[str | None]
 #: Gives canonical values their vectors, rows of length 1, or 0 for a value without one.

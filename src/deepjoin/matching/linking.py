@@ -144,7 +144,7 @@ def similar_pairs(
     place = np.full(len(theirs), -1, np.int64)
     place[others] = np.arange(len(others))
     known = np.where(equal[rows] >= 0, place[equal[rows]], -1)
-    # A value whose equal one is no text must not look for another.
+    # A value whose equal one is not text must not look for another.
     rows, known = (part[(equal[rows] < 0) | (known >= 0)] for part in (rows, known))
     scored = scored_pairs([mine[at] for at in rows.tolist()],
                           [theirs[at] for at in others.tolist()], known, encoder)  # fmt: skip
@@ -152,7 +152,7 @@ def similar_pairs(
 
 
 def _storable(values: list[str]) -> list[str]:
-    """Replace lone surrogates, which fit no Arrow string, and cut texts that are no keys."""
+    """Replace lone surrogates, which fit no Arrow string, and cut texts that are not keys."""
     short = [value[:_LONGEST] for value in values]
     try:
         "".join(short).encode()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from functools import lru_cache
 
 import numpy as np
@@ -36,6 +38,44 @@ _LEADING = frozenset(("id", "fk", "pk", "sk", "uuid", "guid", "code", "cod", "co
 _GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 _ENDING = re.compile(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$")
+#: What a row of the same table is to a row; what a person is to a thing; tables of people.
+_OWN_KIND = frozenset(
+    (
+        *("parent", "reports", "manager", "mgr", "supervisor", "boss", "superior", "leader"),
+        *("head", "reply", "previous", "prev", "predecessor", "successor", "next", "original"),
+        *("replaces", "replaced", "ancestor", "mentor", "vorgesetzter", "vorgesetzte", "leiter"),
+        "eltern",
+        *("ubergeordnet", "uebergeordnet", "ubergeordnete", "vorganger", "vorgaenger"),
+        *("nachfolger", "superieur", "responsable", "chef", "precedent", "suivant", "origine"),
+        *("jefe", "padre", "superiore", "capo"),
+    )
+)
+_ROLES = frozenset(
+    (
+        *("author", "owner", "sender", "recipient", "receiver", "creator", "created", "updated"),
+        *("modified", "assigned", "assignee", "reviewer", "approver", "approved", "host", "seller"),
+        *("buyer", "sold", "captain", "coach", "winner", "loser", "manager", "supervisor", "head"),
+        *("reporter", "requester", "editor", "agent", "rep", "salesperson", "clerk", "attending"),
+        *("driver", "pilot", "friend", "follower", "contact", "responsible", "instructor", "tutor"),
+        *("advisor", "lead", "leader", "verfasser", "autor", "besitzer", "inhaber", "absender"),
+        *("empfanger", "empfaenger", "ersteller", "bearbeiter", "sachbearbeiter", "prufer"),
+        *("pruefer", "gastgeber", "verkaufer", "verkaeufer", "kaufer", "kaeufer", "betreuer"),
+        *("angelegt", "genehmigt", "erstellt", "sieger", "trainer", "freund", "gewinner"),
+        *("verlierer", "fahrer", "leiter", "vorgesetzter", "auteur", "proprietaire", "expediteur"),
+        *("destinataire", "createur", "acheteur", "vendeur", "cree", "valide", "vainqueur"),
+        *("entraineur", "responsable", "dueno", "creador", "remitente", "vendedor", "comprador"),
+    )
+)
+_PEOPLE = frozenset(
+    (
+        *("user", "employee", "person", "people", "member", "student", "client", "player"),
+        *("account", "staff", "doctor", "customer", "physician", "teacher", "contact", "worker"),
+        *("benutzer", "mitarbeiter", "personen", "mitglied", "mitglieder", "schuler", "schueler"),
+        *("kunde", "kunden", "spieler", "lehrer", "arzt", "arzte", "aerzte", "personal", "leute"),
+        *("utilisateur", "employe", "personne", "membre", "etudiant", "joueur", "medecin"),
+        *("vendeur", "empleado", "usuario", "persona", "cliente", "miembro", "salesperson"),
+    )
+)
 #: Letter groups of a name are kept as a set of this many bits.
 _BITS = 256
 #: Names whose letters are prepared at a time.
@@ -90,6 +130,49 @@ def names_one_key(name: str, other: str) -> bool:
     """
     words = key_words(name)
     return words == key_words(other) and 0 < len(_KEY_WORDS.intersection(words)) < len(set(words))
+
+
+class Role(IntFlag):
+    """What the words of a name say, besides what it is called."""
+
+    OWN_KIND = 1
+    OF_PERSON = 2
+    PEOPLE = 4
+
+
+def role_of(name: str) -> Role:
+    """Say whether a column is named after a role that rows of its own table or people have.
+
+    >>> role_of("reports_to"), role_of("author_id"), role_of("Users"), role_of("price")
+    (<Role.OWN_KIND: 1>, <Role.OF_PERSON: 2>, <Role.PEOPLE: 4>, <Role: 0>)
+    """
+    words = set(key_words(name))
+    words |= {word.removesuffix("s") for word in words}
+    found = Role(0)
+    kinds = (_OWN_KIND, Role.OWN_KIND), (_ROLES, Role.OF_PERSON), (_PEOPLE, Role.PEOPLE)
+    for known, role in kinds:
+        if words & known:
+            found |= role
+    return found
+
+
+def without_prefixes(names: Sequence[str], tables: Sequence[int]) -> list[str]:
+    """Cut off what all names of a table begin with, up to four letters and a line: c_custkey.
+
+    >>> without_prefixes(["c_id", "c_name", "id", "x_y"], [0, 0, 1, 2])
+    ['id', 'name', 'id', 'x_y']
+    """
+    ends = [name.find("_", 1, 5) for name in names]
+    begins: dict[int, str] = {}
+    count: Counter[int] = Counter()
+    for name, table, end in zip(names, tables, ends, strict=True):
+        count[table] += 1
+        prefix = name[: end + 1] if end < len(name) - 1 else ""
+        begins[table] = prefix if begins.get(table, prefix) == prefix else ""
+    return [
+        name[len(begins[table]) :] if count[table] > 1 else name
+        for name, table in zip(names, tables, strict=True)
+    ]
 
 
 def short_name(table: str) -> str:

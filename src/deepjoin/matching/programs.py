@@ -48,6 +48,8 @@ _CONSTANT = re.compile(r"'[^']*[A-Za-z0-9][^']*'(?:,|$)")
 _ALIKE = 0.2
 #: The least share of the cells that is compared where both sides are cut.
 _KEPT_TEXT = 0.3
+#: How many times fewer proposed pairs are than values, for these to be looked at first.
+_FEWER = 4
 #: Values that both sides may need to be freed of.
 _BOTH = (steps.SQUASHED, steps.DIGITS, steps.TITLE, steps.BRACKETED, steps.FIRST_LAST)
 
@@ -103,6 +105,17 @@ class _Sides:
                 met.append((row, held))
         return met
 
+    def holds_for(self, one: _Candidate, pairs: Sequence[tuple[int, int]]) -> bool:
+        """Check whether a candidate makes two left values, or more, what their partners are."""
+        rows = set[int]()
+        for row, other in pairs:
+            mine, theirs = one.left(self.cells[0][row]), one.right(self.cells[1][other])
+            if mine and theirs and self._canonical(mine) == self._canonical(theirs):
+                rows.add(row)
+                if len(rows) > 1:
+                    return True
+        return False
+
     def kept(self, one: _Candidate, met: list[tuple[int, list[int]]]) -> float:
         """Return how much of the cells a candidate compares: 1 for all of one side."""
         if one.left is WHOLE or one.right is WHOLE:
@@ -139,10 +152,13 @@ def find_programs(
     right: Sequence[str],
     free: Int,
     examples: Sequence[tuple[int, int]] | None = None,
+    proposed: Sequence[tuple[int, int]] = (),
 ) -> list[Rewriting]:
     """Find up to three programs for the left values at ``free``, which have no equal one.
 
     ``examples`` are pairs of places to learn from; by default, values that share rare trigrams.
+    Where ``proposed`` pairs are few beside the values on the right, a program must hold for some
+    of them before it is run over all values.
     """
     short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
     found: list[Rewriting] = []
@@ -160,6 +176,8 @@ def find_programs(
     if examples is None:
         examples = list(_examples(left, right, short))
     candidates = list(_proposed(left, right, short, examples))
+    if proposed and len(proposed) * _FEWER < len(right):
+        candidates = [one for one in candidates if sides.holds_for(one, proposed)]
     taken: set[int] = set()
     for _ in range(_PROGRAMS):
         if len(rest) < 2:

@@ -3,6 +3,10 @@
 `canonical` is the definition; `canonical_array` is the same function over an Arrow array,
 fast because only the rare cells that are not plain ASCII text need the slow path. The rules,
 and what they refuse to guess, are in ``docs/decisions/0002-canonical-strings.md``.
+
+Values are ordered and looked up by a stable hash of that string. Hashes order and find; they never
+decide: every equal pair of hashes is confirmed on the strings, so a collision costs time and never
+an answer.
 """
 
 from __future__ import annotations
@@ -10,10 +14,15 @@ from __future__ import annotations
 import datetime
 import re
 import unicodedata
+from collections.abc import Iterable
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest as hash_bytes
+
+from deepjoin.arrays import Hashes
 
 PROFILES = ("default", "basic")
 
@@ -39,6 +48,10 @@ _SLOW = (
     r"|^ *[0-9]{1,2}[A-Za-z]{0,2}[ -][A-Za-z]{3,9}\.?,?[ -][0-9]{4} *$"
     r"|^ *[A-Za-z]{3,9}\.? [0-9]{1,2}[A-Za-z]{0,2},? [0-9]{4} *$"
 )
+_INTEGER = r"^-?(0|[1-9][0-9]*)$"
+_DECIMAL = r"^-?(0|[1-9][0-9]*)\.[0-9]+$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?z?)?$"
+_FIRST = frozenset("-0123456789")
 
 
 class CellType(IntEnum):
@@ -50,18 +63,12 @@ class CellType(IntEnum):
     DATE = 3
 
 
-_INTEGER = r"^-?(0|[1-9][0-9]*)$"
-_DECIMAL = r"^-?(0|[1-9][0-9]*)\.[0-9]+$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?z?)?$"
-
-
 #: What a value of each type looks like, and what it begins with.
 _TYPES = {
     CellType.INTEGER: re.compile(_INTEGER),
     CellType.DECIMAL: re.compile(_DECIMAL),
     CellType.DATE: re.compile(_DATE),
 }
-_FIRST = frozenset("-0123456789")
 
 
 def canonical(cell: str, profile: str = "default") -> str:
@@ -72,8 +79,10 @@ def canonical(cell: str, profile: str = "default") -> str:
     """
     if profile == "basic":
         return cell.strip().lower()
-    # Lower-casing can undo NFKC ('İ' becomes two characters), so normalise on both sides.
-    lowered = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cell).lower())
+    if cell.isascii():
+        lowered = cell.lower()
+    else:  # lower-casing can undo NFKC ('İ' becomes two characters), so normalise on both sides
+        lowered = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cell).lower())
     text = " ".join(lowered.split())
     if not text or _DIGIT.search(text) is None:
         return text
@@ -160,3 +169,20 @@ def cell_types(values: pa.Array) -> pa.Array:
     kinds = pc.if_else(pc.match_substring_regex(values, _INTEGER), 1, 0)
     kinds = pc.if_else(pc.match_substring_regex(values, _DECIMAL), 2, kinds)
     return pc.if_else(pc.match_substring_regex(values, _DATE), 3, kinds).cast(pa.uint8())
+
+
+def hash_value(value: str) -> int:
+    """Hash one canonical string, the same on every machine and version."""
+    return int(hash_values([value])[0])
+
+
+def hash_values(values: Iterable[str]) -> Hashes:
+    """Hash canonical strings."""
+    # Lone surrogates cannot be stored in a lake, but a query may bring them.
+    return np.array([hash_bytes(v.encode("utf-8", "surrogatepass")) for v in values], np.uint64)
+
+
+def hash_array(values: pa.Array) -> Hashes:
+    """Hash every string of an Arrow array without nulls."""
+    encoded = values.cast(pa.binary()).to_pylist()
+    return np.fromiter(map(hash_bytes, encoded), np.uint64, len(encoded))

@@ -238,7 +238,7 @@ def _csv_batches(records: Iterable[list[str]], state: _Pass) -> Iterator[pa.Reco
     for row in records:
         width = len(row)
         if width != usual:
-            # A blank line is no row; in a table of one column it is not a missing cell either.
+            # A blank line is not a row; in a table of one column it is not a missing cell either.
             if not row or (width == 1 and not row[0].strip()):
                 continue
             state.short_rows += width < usual

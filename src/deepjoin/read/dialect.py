@@ -390,7 +390,7 @@ def is_header(first: Row, body: Sequence[Row]) -> bool:
 
 def _evidence(name: str, column: list[str]) -> int:
     """Weigh one column: above zero its first cell is a name, below zero it is data."""
-    # A missing cell is no evidence; neither is a column that mixes kinds.
+    # A missing cell is not evidence; neither is a column that mixes kinds.
     if not (found := kind(name)):
         return 0
     pairs = [(cell, which) for cell in column[:_ROWS] if (which := kind(cell))]

@@ -154,7 +154,7 @@ def _dictionaries(path: Path, file: pq.ParquetFile, rows: int) -> Iterator[_Dict
 def _page_header(data: bytes, most: int) -> tuple[int, int, int, int] | None:
     """Return the length of a dictionary page's header, its bytes packed and unpacked, its cells.
 
-    None for what is no such header, as in encrypted files; a page has at most so many bytes.
+    None if there is no such header, as in encrypted files; ``most`` bounds the bytes of a page.
     """
     try:
         fields, end = _thrift(data, 0)

@@ -39,7 +39,7 @@ def postgres_literal(text: str) -> str:
     return f"E{literal(escaped)}" if escaped != text else literal(text)
 
 
-#: What is no code: strings, quoted names, comments.
+#: What is not code: strings, quoted names, comments.
 _QUOTED = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
 )

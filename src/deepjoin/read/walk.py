@@ -179,9 +179,11 @@ def reaches(patterns: Sequence[str], parts: Sequence[str]) -> bool:
 
 #: A URL short of a slash or two, with what may be a password in it.
 _URL_WITH_SECRET = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]+):(?=.*:.*@|.*(?:pass|pwd|secret|token|key)\w*=)",
+    r"\s*([A-Za-z][A-Za-z0-9+.-]+):(?=.*:.*@|.*(?:pass|pwd|secret|token|key)\w*=)",
     re.DOTALL | re.IGNORECASE,
 )
+#: Settings in the form of libpq and ODBC, such as `host=db password=...`.
+_SETTING_WITH_SECRET = re.compile(r"(?:pass|pwd|secret|token)\w*\s*=", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,12 @@ class Root:
                 f"What begins with '{scheme}:' is neither a file nor a URL, which has two "
                 f"slashes: {scheme}://user@host/name"
             )
-        # Only now: a name may contain brackets, and one that exists is no pattern.
+        if _SETTING_WITH_SECRET.search(given):
+            raise DeepJoinError(
+                "What has a password or a token in it is neither a file nor a URL; a database is "
+                "named as in postgresql://user@host/name"
+            )
+        # Only now: a name may contain brackets, and one that exists is not a pattern.
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])

@@ -126,7 +126,7 @@ class KeyFinder:
         while len(kept) >= _LEAST_COLUMNS:
             one = self.measured([pairs[at] for at in kept])
             if one.parent_size < one.parent_rows or one.parent_rows == 0:
-                return None  # fewer columns are no key either
+                return None  # fewer columns are not a key either
             if one.child_size and one.matched >= _CONTAINED * one.child_size:
                 return one
             # Without the column whose values the parent lacks most often.

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from deepjoin.matching.names import short_name
 from deepjoin.model import Answer, Relation, TableKey
-from deepjoin.relating.exports import primary_keys, shown_columns
+from deepjoin.relating.output import primary_keys, shown_columns
 
 #: Sizes in pixels.
 _LINE, _HEAD, _PAD, _LETTER = 20, 26, 10, 7.3

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, Marks
-from deepjoin.matching.names import shared_letters
+from deepjoin.matching.names import Role, shared_letters
 from deepjoin.normalise.canonical import CellType
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.store.values.profile import Generic
@@ -26,7 +26,7 @@ FEATURES = (
     *("same_name", "same_stem", "name_letters", "name_letters_back", "name_meaning"),
     *("table_letters", "table_letters_back", "table_meaning", "both_letters"),
     *("parent_home", "child_home", "parent_key", "child_key", "child_is_own_key"),
-    *("same_source", "tables"),
+    *("same_source", "tables", "own_kind", "of_person"),
 )
 #: What the other candidates of the same columns add, in a second step.
 RIVALS = ("own", "rival", "reverse", "rivals", "referred", "same_tables")
@@ -79,6 +79,7 @@ def features(facts: ColumnFacts, pairs: Pairs) -> Double:
         mine = child.vectors.astype(np.float32)
         meaning = (mine * parent.vectors).sum(axis=1).astype(np.float64)
         of_table = (mine * table.vectors).sum(axis=1).astype(np.float64)
+    mine_is, theirs_is = f.roles[f.name[c]], f.roles[f.table_name[p]]
     source = f.source[f.table]
     every = np.bincount(f.source, minlength=1)
     same_source = source[c] == source[p]
@@ -127,6 +128,8 @@ def features(facts: ColumnFacts, pairs: Pairs) -> Double:
         "child_is_own_key": (f.place[c] == 0) & (unique[c] == 1),
         "same_source": same_source,
         "tables": np.log2(np.maximum(1, around)),
+        "own_kind": (f.table[c] == f.table[p]) & (mine_is & Role.OWN_KIND > 0),
+        "of_person": (mine_is & Role.OF_PERSON > 0) & (theirs_is & Role.PEOPLE > 0),
     }
     return np.stack([np.asarray(columns[name], np.float64) for name in FEATURES], axis=1)
 

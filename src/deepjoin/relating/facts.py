@@ -1,10 +1,14 @@
-"""What the stored index says of every column, as arrays: the raw material of `evidence`."""
+"""What the stored index says of every column, as arrays: the raw material of `evidence`.
+
+Foreign keys that databases declare are read here too: they are compared with what was found, never
+weighed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +16,11 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import Double, Int, load_strings
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.matching.names import NameTable, short_name
+from deepjoin.errors import DeepJoinError
+from deepjoin.matching.names import NameTable, role_of, short_name, without_prefixes
+from deepjoin.read import reopen
+from deepjoin.read.database import DatabaseSource
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Numbering, Segment
 
 #: Digits after which a number is no longer exact, and its range of no use.
@@ -49,6 +57,8 @@ class ColumnFacts:
     names: NameTable
     name: Int
     table_name: Int
+    #: For each row of `names`, the roles that its words name.
+    roles: Int
 
     @classmethod
     def of(cls, lake: Numbering, hidden: bool = False) -> ColumnFacts:
@@ -66,7 +76,9 @@ class ColumnFacts:
         place = np.array([_place(one) for one in ids], np.int64)
         width = np.bincount(tables, minlength=len(rows))
         np.maximum.at(width, tables, place + 1)
-        names = [name for one in lake.segments for name in one.catalog.column_names]
+        names = without_prefixes(
+            [name for one in lake.segments for name in one.catalog.column_names], tables.tolist()
+        )
         words, places = np.unique(np.array([*names, *titles], object), return_inverse=True)
         return cls(
             distinct=lake.sizes,
@@ -88,6 +100,7 @@ class ColumnFacts:
             names=NameTable.of([""]),
             name=np.zeros(len(names), np.int64),
             table_name=np.zeros(len(names), np.int64),
+            roles=np.zeros(1, np.int64),
         )
 
     def with_keys(self, keys: Sequence[tuple[tuple[int, ...], int, int]]) -> ColumnFacts:
@@ -127,10 +140,12 @@ class ColumnFacts:
     def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:
         """Prepare the names of some columns and of their tables; the others have empty ones."""
         used = np.unique(np.concatenate([self.word[columns], self.table_word[columns]]))
-        some = NameTable.of(["", *(self.words[word] for word in used.tolist())], encoder)
+        words = ["", *(self.words[word] for word in used.tolist())]
+        some, roles = NameTable.of(words, encoder), np.array([int(role_of(one)) for one in words])
         rows = np.zeros(len(self.words), np.int64)
         rows[used] = np.arange(len(used)) + 1
-        return replace(self, names=some, name=rows[self.word], table_name=rows[self.table_word])
+        names = rows[self.word], rows[self.table_word]
+        return replace(self, names=some, name=names[0], table_name=names[1], roles=roles)
 
 
 def _joined(segments: Sequence[Segment], name: str) -> Int:
@@ -199,3 +214,50 @@ def _measured(segment: Segment, hidden: bool) -> tuple[Double, Double, Double, D
     low[full] = np.fmin.reduceat(numbers[cells], starts)
     high[full] = np.fmax.reduceat(numbers[cells], starts)
     return length, low, high, frequency
+
+
+class DeclaredKey(NamedTuple):
+    """A foreign key as a database declares it."""
+
+    child_table: str
+    child_columns: tuple[str, ...]
+    parent_table: str
+    parent_columns: tuple[str, ...]
+
+
+def declared_keys(index: OpenIndex) -> tuple[set[DeclaredKey] | None, list[str]]:
+    """Ask the databases of an index for their foreign keys; None if it has no database.
+
+    A database that is gone or does not answer is noted, since relations need nothing of it.
+    """
+    found: set[DeclaredKey] | None = None
+    notes: list[str] = []
+    for described in index.sources:
+        if described["kind"] != "database":
+            continue
+        try:
+            source = reopen(described, index.path, index.settings)
+            database = source.as_database if source else None
+            if database is None:
+                continue
+            keys = _keys_of(database)
+        except DeepJoinError as error:
+            notes.append(f"Constraints were not read: {error}")
+            continue
+        if keys is not None:
+            found = (found or set()) | keys
+    return found, notes
+
+
+def _keys_of(source: DatabaseSource) -> set[DeclaredKey] | None:
+    """Read the foreign keys of one database; None if its kind of database is not asked."""
+    declared = source.database.foreign_keys()
+    if declared is None:
+        return None
+    relations = source.relations().items()
+    names = {(relation.schema, relation.table): name for name, relation in relations}
+    return {
+        DeclaredKey(names[child], columns, names[parent], parents)
+        for child, columns, parent, parents in declared
+        if child in names and parent in names
+    }

@@ -31,8 +31,8 @@ from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.chances import LinkChances
 from deepjoin.relating.edges import EdgeList, check_share
-from deepjoin.relating.join_all import EarlierGraph, JoinWork, join_all
 from deepjoin.relating.output import SCHEMA, EdgeRows, GraphSize
+from deepjoin.relating.self_join import EarlierGraph, JoinWork, join_all
 from deepjoin.store.manifest import GRAPH, MANIFEST, Files, is_sealed, sealed_json
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.storage import fingerprints, seal

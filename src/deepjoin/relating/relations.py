@@ -21,15 +21,14 @@ from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.matching.names import shared_letters, short_name
+from deepjoin.matching.names import Role, key_words, shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
-from deepjoin.relating import diagram, exports
+from deepjoin.relating import diagram, output
 from deepjoin.relating.composite_keys import KeyFinder, KeyPair
-from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
-from deepjoin.relating.facts import ColumnFacts
+from deepjoin.relating.facts import ColumnFacts, DeclaredKey, declared_keys
 from deepjoin.relating.saved_pairs import known_pairs, pairs_of, save_pairs
 from deepjoin.relating.self_join import SelfJoin
 from deepjoin.store.feedback import ends_of
@@ -420,15 +419,15 @@ class Relations(Sequence[Relation]):
 
     def to_sql(self) -> str:
         """Write keys and foreign keys as SQL constraints."""
-        return exports.to_sql(self.relations, self.keys)
+        return output.to_sql(self.relations, self.keys)
 
     def to_dbt(self) -> str:
         """Write dbt tests: unique and not_null for keys, relationships for foreign keys."""
-        return exports.to_dbt(self.relations, self.keys)
+        return output.to_dbt(self.relations, self.keys)
 
     def to_dbml(self) -> str:
         """Write tables, keys and references in DBML."""
-        return exports.to_dbml(self.relations, self.keys)
+        return output.to_dbml(self.relations, self.keys)
 
     def to_svg(self) -> str:
         """Draw a diagram: tables with their keys, relations with crow's feet."""
@@ -436,7 +435,7 @@ class Relations(Sequence[Relation]):
 
     def to_mermaid(self) -> str:
         """Write an entity-relationship diagram for Mermaid."""
-        return exports.to_mermaid(self.relations, self.keys)
+        return output.to_mermaid(self.relations, self.keys)
 
 
 def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -> Relations:
@@ -670,11 +669,21 @@ class _Describer:
         )
         _, in_table = shared_letters(child.stems, of.letters)
         if child.hashes[0] == other.hashes[0]:
-            words["name"] = "both columns have the same name"
+            mine = self.finder.place(c)[1]
+            is_same = list(map(key_words, mine)) == list(map(key_words, column))
+            words["name"] = (
+                "both columns have the same name"
+                if is_same
+                else "the names are the same without what all names of a table begin with"
+            )
+        elif f.table[c] == f.table[p] and f.roles[f.name[c]] & Role.OWN_KIND:
+            words["name"] = "the name is what a row of the same table is to a row"
         elif in_table[0] > _ALIKE:
             words["name"] = f"the name refers to {short_name(table)}"
         elif shared_letters(child.letters, other.letters)[0][0] > _ALIKE:
             words["name"] = "the names are alike"
+        elif f.roles[f.name[c]] & Role.OF_PERSON and f.roles[f.table_name[p]] & Role.PEOPLE:
+            words["name"] = f"the name is a role of people, as in {short_name(table)}"
         else:
             words["name"] = "the names differ"
         if f.types[c] == CellType.INTEGER and np.isfinite(f.low[p]):

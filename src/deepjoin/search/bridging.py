@@ -16,7 +16,7 @@ from deepjoin.arrays import Double, Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.similar import postings_of
 from deepjoin.model import Bridge, Bridges, Column, Match
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.cells import DistinctCells, distinct_cells
 from deepjoin.progress import check_stop
 from deepjoin.read.sql import identifier
 from deepjoin.store.segment import Segment

@@ -67,7 +67,7 @@ class Overlap:
         frequency = index.frequency(values)
         self._order = np.argsort(frequency, kind="stable")
         self._frequency = frequency[self._order]
-        self._lists = [index.postings(value) for value in values[self._order].tolist()]
+        self._lists = index.posting_lists(values[self._order], self._frequency)
         self._columns = index.columns
 
     def candidates(self, options: SearchOptions, demoted: Flags | None) -> OverlapCounts:
@@ -231,7 +231,7 @@ class SimilarCells:
         """Sum over the query's cells what the best pair of each counts, for every column.
 
         Each cell that was looked up stands for ``scale`` cells of the query; equal cells are
-        all counted. Columns that are no part of the lake, or of the query's own table, have 0.
+        all counted. Columns that are not part of the lake, or of the query's own table, have 0.
         """
         index = self.segment.values
         pairs = self._known
@@ -302,9 +302,8 @@ class SimilarCells:
         # What six bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
         needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
-        if needed is not matches:
-            matches = needed
-            error = self._cells.vectors.errors_of(matches.values) + SLACK
+        if not needed.all():
+            matches, error = matches.where(needed), error[needed]
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:

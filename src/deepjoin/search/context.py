@@ -1,18 +1,23 @@
-"""An open lake as search methods see it: its segments, and the encoders that fit them."""
+"""An open lake as search methods see it: its segments, its vectors, the encoders that fit them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
+from deepjoin.arrays import Float, Marks
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.loading import example_of, split_kind
+from deepjoin.embed.vector_index import Nearest
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
+from deepjoin.store.column_vectors.columns import ColumnVectors
 from deepjoin.store.models import (
     cell_encoder,
     column_encoder,
@@ -24,8 +29,56 @@ from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from deepjoin.embed.columns.encoder import ColumnEncoder
-    from deepjoin.search.stores import OpenStore
     from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+
+
+class VectorStore(Protocol):
+    """The column vectors of a lake in one space, wherever they are; threads share it."""
+
+    @property
+    def metric(self) -> str:
+        """How near two vectors are: "cosine" or "euclidean"."""
+
+    def nearest(
+        self, vector: Float, k: int | None, excluded: Sequence[Marks | None]
+    ) -> list[Nearest]:
+        """Return the nearest k columns of each segment, or all, without those marked.
+
+        Which columns are found may be approximate; their distances are exact, and equal ones
+        come in the order of the segment's catalog.
+        """
+
+
+#: Opens the vectors that segments have in a space, which is named.
+OpenStore = Callable[[Sequence[Segment], Sequence[ColumnVectors], str], VectorStore]
+
+
+class EmbeddedStore:
+    """Asks the index of each segment, which lies in the segment's folder."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        vectors: Sequence[ColumnVectors],
+        space: str = "columns",
+    ) -> None:
+        self._parts = list(zip(segments, vectors, strict=True))
+
+    @property
+    def metric(self) -> str:
+        """How near two vectors are."""
+        return self._parts[0][1].index.metric if self._parts else "cosine"
+
+    def nearest(
+        self, vector: Float, k: int | None, excluded: Sequence[Marks | None]
+    ) -> list[Nearest]:
+        """Search the segments one after the other."""
+        found = []
+        for (segment, one), marks in zip(self._parts, excluded, strict=True):
+            most = segment.values.columns if k is None else k
+            order = np.asarray(segment.catalog.column_order)
+            found.append(one.index.search(vector, most, marks, order))
+        return found
 
 
 @dataclass(frozen=True)

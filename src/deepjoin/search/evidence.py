@@ -334,8 +334,10 @@ def _joined_segment(
         )
         cardinality = cardinality_of(max(own), max(other)) if here else ""
         matches = tuple(map(match, here[:show], spelled[start:stop]))
-        matched = set(here)
-        unmatched = [text for cell, text in enumerate(cells.spellings) if cell not in matched]
+        unmatched: list[str] = []
+        if len(here) < len(counts):
+            matched = set(here)
+            unmatched = [text for cell, text in enumerate(cells.spellings) if cell not in matched]
         yield EquiJoin(equi, sizes[i], cardinality, matches, tuple(unmatched[:show]))
 
 
@@ -349,28 +351,25 @@ def _shared_cells(query: SearchQuery, segment: Segment, columns: list[int]) -> t
     if len(wanted) == 0:
         return (np.zeros(0, np.int64),) * 3
     hits, whos, entries = [], [], []
-    small: list[tuple[int, int, int]] = []
-    for i, column in enumerate(columns):
-        start, stop = index.cells_of(column)
-        if stop - start <= _LARGE:  # small columns are compared together, in one pass
-            small.append((i, start, stop))
-            continue
+    starts = np.asarray(index.column_offsets[np.array(columns)], np.int64)
+    sizes = index.sizes(np.array(columns))
+    (small,) = (sizes <= _LARGE).nonzero()
+    if len(small):  # compared together, in one pass
+        entry = ranges(starts[small], sizes[small])
+        values = index.cell_values[entry]
+        at = np.minimum(wanted.searchsorted(values), len(wanted) - 1)
+        (here,) = (wanted[at] == values).nonzero()
+        hits.append(np.repeat(small, sizes[small])[here])
+        whos.append(known[at[here]])
+        entries.append(entry[here])
+    for i in np.flatnonzero(sizes > _LARGE).tolist() if len(small) < len(columns) else ():
+        start, stop = int(starts[i]), int(starts[i] + sizes[i])
         # Of the same type, or the whole column would be copied to be searched.
         at = np.searchsorted(index.cell_values[start:stop], wanted.astype(np.uint32))
         here = index.cell_values[start + np.minimum(at, stop - start - 1)] == wanted
         hits.append(np.full(int(here.sum()), i))
         whos.append(known[here])
         entries.append(start + at[here])
-    if small:
-        which, starts, stops = np.array(small).T
-        sizes = stops - starts
-        entry = ranges(starts, sizes)
-        values = index.cell_values[entry]
-        at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-        here = wanted[at] == values
-        hits.append(np.repeat(which, sizes)[here])
-        whos.append(known[at[here]])
-        entries.append(entry[here])
     hit, who, entry = (np.concatenate(parts) for parts in (hits, whos, entries))
-    order = np.lexsort((who, hit))
+    order = np.argsort(hit * len(query) + who)
     return hit[order], who[order], entry[order]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 
@@ -48,7 +49,7 @@ from deepjoin.store.values.profile import Generic
 #: far: at least _RANKED, and _TIMES times k.
 _WEIGHED, _RANKED, _TIMES = 2_000, 400, 8
 #: Columns measured in a round (or k, if that is more), until the best stay the same, and in all.
-_ROUND, _MEASURED = 75, 600
+_ROUND, _MEASURED = 50, 600
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
 _DIGITS = 2
@@ -540,22 +541,32 @@ class NameVectors:
     """The vectors of column names, kept: many columns of a lake share a few names."""
 
     def __init__(self, encoder: CellEncoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, Float] = {}
+        self._encoder, self._lock = encoder, Lock()
+        #: The row of each name among the vectors.
+        self._rows: dict[str, int] = {}
+        self._vectors: Float = np.zeros((0, encoder.dimension), np.float32)
 
     def similarity(self, name: str, segment: Segment, columns: Int) -> Double:
         """Return the cosine of a name with those of some columns, 0 where it is below 0."""
-        if len(self._known) > _NAMES:
-            self._known = {}
-        known = self._known
         different, which = TargetFacts.of(segment).names(segment, columns)
-        names = [name, *different]
-        new = [one for one in dict.fromkeys(names) if one not in known]
-        if new:
-            known |= zip(new, self._encoder.encode(new), strict=True)
-        vectors = np.stack([known[one] for one in names]).astype(np.float64)
+        vectors = self._known([name, *different]).astype(np.float64)
         cosines: Double = vectors[1:] @ vectors[0]
         return np.maximum(0, cosines)[which]
+
+    def _known(self, names: Sequence[str]) -> Float:
+        """Return the vectors of names; each is encoded once."""
+        with self._lock:
+            if len(self._rows) > _NAMES:
+                self._rows = {}
+            if new := [one for one in dict.fromkeys(names) if one not in self._rows]:
+                first, last = len(self._rows), len(self._rows) + len(new)
+                made = self._encoder.encode(new)
+                if last > len(self._vectors):
+                    self._vectors = np.resize(self._vectors, (2 * last, made.shape[1]))
+                self._vectors[first:last] = made
+                self._rows |= zip(new, range(first, last), strict=True)
+            rows = list(map(self._rows.__getitem__, names))
+            return self._vectors[rows]
 
 
 def explain_pair(

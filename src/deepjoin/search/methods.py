@@ -68,7 +68,7 @@ METHODS: dict[str, Method] = {
         "the paper's system: nearest vectors of column texts, never verified",
     ),
     "deepjoin-exact": Method(
-        on_use("deepjoin.search.two_stage:deepjoin_exact"),
+        on_use("deepjoin.search.exact:deepjoin_exact"),
         ("equi", "semantic"),
         ("values", "cell vectors", "column vectors"),
         "the paper's vectors find candidates, the definition ranks them: every hit verified",

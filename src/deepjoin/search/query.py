@@ -18,7 +18,7 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType, cell_type
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.normalise.private import hidden
 from deepjoin.read.formats import format_of
 from deepjoin.read.frames import (

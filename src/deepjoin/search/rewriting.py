@@ -30,8 +30,8 @@ _LOOKED_UP, _MOST_VALUES, _MOST_COLUMNS = 1000, 64, 4096
 _TRIED, _PROMISE = 4, 0.2
 #: A column that promises less than this share of the best is not tried.
 _NEARLY = 0.5
-#: Pairs that programs are learned from.
-_EXAMPLES = 24
+#: Pairs that programs are learned from, and that they must hold for.
+_EXAMPLES, _CHECKED = 24, 200
 #: Values of a column, and cells of the query, that a program is looked for with.
 _VALUES, _CELLS = 20_000, 5_000
 
@@ -158,7 +158,9 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
     scale = max(1.0, len(free) / _CELLS)
     if scale > 1:
         free = free[np.linspace(0, len(free) - 1, _CELLS).astype(np.int64)]
-    found = find_programs(query.cells.spellings, theirs, free, _examples(proposed, values))
+    pairs = _pairs(proposed, values)
+    examples = _spread(pairs, _EXAMPLES)
+    found = find_programs(query.cells.spellings, theirs, free, examples, _spread(pairs, _CHECKED))
     if not found:
         return None
     cells = np.concatenate([one.left for one in found])
@@ -181,10 +183,15 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
     )
 
 
-def _examples(proposed: _Proposed, values: Int) -> list[tuple[int, int]]:
-    """Choose pairs of the same signature to learn from: cells, and places among the values."""
+def _pairs(proposed: _Proposed, values: Int) -> list[tuple[int, int]]:
+    """List the pairs of the same signature: cells, and places among the values."""
     cells, wanted = proposed.pairs
     at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    here = np.flatnonzero(values[at] == wanted)
-    some = here[np.linspace(0, len(here) - 1, min(_EXAMPLES, len(here))).astype(np.int64)]
-    return list(zip(cells[some].tolist(), at[some].tolist(), strict=True))
+    here = values[at] == wanted
+    return list(zip(cells[here].tolist(), at[here].tolist(), strict=True))
+
+
+def _spread(pairs: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Choose some of the pairs at even distances."""
+    places = np.linspace(0, len(pairs) - 1, min(most, len(pairs))).astype(np.int64)
+    return [pairs[place] for place in places.tolist()]

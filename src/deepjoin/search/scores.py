@@ -90,13 +90,13 @@ class CellMatches:
             *(pairs.cells[pair], pairs.values[pair], pairs.similarities[pair]),
         )
 
-    def decisive(self, tau: float, error: float) -> CellMatches:
-        """Keep what may be the best of a cell, or tell that a value has a match at tau.
+    def decisive(self, tau: float, error: float) -> Marks:
+        """Mark what may be the best of a cell, or tell that a value has a match at tau.
 
         No similarity is off by more than the error, so nothing that is left out can be either.
         """
         if len(self.cells) == 0:
-            return self
+            return np.zeros(0, bool)
         width = int(self.cells.max()) + 1
         # They come by column and value.
         starts = np.flatnonzero(_is_new(self.columns, self.values))
@@ -108,8 +108,7 @@ class CellMatches:
         of_cell = np.zeros(int(groups.max()) + 1, self.similarities.dtype)
         np.maximum.at(of_cell, groups, self.similarities)
         least = np.maximum(of_value - 2 * error, tau - error)
-        kept = self.similarities >= np.minimum(of_cell[groups] - 2 * error, least)
-        return self if kept.all() else self.where(kept)
+        return np.asarray(self.similarities >= np.minimum(of_cell[groups] - 2 * error, least))
 
     def ordered(self) -> CellMatches:
         """Sort by column, cell, similarity, value; now they are sorted by column and value."""

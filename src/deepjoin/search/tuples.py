@@ -19,7 +19,7 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import canonical_all
+from deepjoin.normalise.cells import canonical_all
 from deepjoin.search.query import SearchQuery
 from deepjoin.store.key_columns import KeyColumns
 from deepjoin.store.segment import Segment

@@ -17,13 +17,12 @@ from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.model import Column
 from deepjoin.search.candidates import SimilarCells
-from deepjoin.search.context import SearchContext
+from deepjoin.search.context import EmbeddedStore, SearchContext, VectorStore
 from deepjoin.search.evidence import ColumnMatch
 from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
 from deepjoin.search.ranking import EquiRanking, Ranking, SemanticRanking, table_of
 from deepjoin.search.scores import ColumnScores, PairScore
 from deepjoin.search.searcher import Searcher, Stopwatch
-from deepjoin.search.stores import EmbeddedStore, VectorStore
 from deepjoin.store.column_vectors.columns import About, ColumnVectors
 from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
 from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest

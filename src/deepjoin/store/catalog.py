@@ -29,8 +29,7 @@ from deepjoin.arrays import (
     shorten,
 )
 from deepjoin.errors import UnknownName, unknown_name
-from deepjoin.normalise.canonical import CellType
-from deepjoin.normalise.hashing import hash_array, hash_value
+from deepjoin.normalise.canonical import CellType, hash_array, hash_value
 from deepjoin.store.values.profile import Generic
 
 _TYPE_NAMES = tuple(kind.name.lower() for kind in CellType)

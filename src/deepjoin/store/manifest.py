@@ -130,7 +130,7 @@ def is_index(folder: Path) -> bool:
     content = manifest_bytes(folder)
     if not (folder / MANIFEST).is_file() or is_index_manifest(content):
         return is_index_manifest(content)
-    # A manifest cut short, alone in its folder, is no table: it is what is left of an index.
+    # A manifest cut short, alone in its folder, is not a table but what is left of an index.
     try:
         json.loads(content)
     except ValueError:

@@ -70,7 +70,7 @@ def has_meaning(values: pa.Array) -> Marks:
     """Mark the values that a lake compares by meaning; all others match equal ones alone.
 
     Numbers, dates and times have no letters, or few beside their digits. A word with two digits or
-    more is a code, unless it is short: other codes are not similar to it. A long text is no key.
+    more is a code, unless it is short: other codes are not similar to it. A long text is not a key.
 
     >>> has_meaning(pa.array(["2020-03-01", "3 sep 2020 08:43", "sku-10023", "10th"])).tolist()
     [False, False, False, True]

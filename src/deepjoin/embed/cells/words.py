@@ -6,7 +6,7 @@ also takes part of the known word one edit away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from threading import Lock
@@ -213,17 +213,16 @@ class Speller:
         """Return the known words that begin with a letter: their numbers, and their index."""
         with self._making:
             if letter not in self._by_letter:
-                some = self._numbers_by_letter.get(letter, [])
+                some = np.flatnonzero(self._firsts == ord(letter or "\0")).tolist()
                 numbers = np.append(np.array(some, np.int64), -1)  # -1 stays -1
                 self._by_letter[letter] = numbers, _Misspellings([self.words[at] for at in some])
             return self._by_letter[letter]
 
     @cached_property
-    def _numbers_by_letter(self) -> Mapping[str, Sequence[int]]:
-        numbers: dict[str, list[int]] = {}
-        for at, word in enumerate(self.words):
-            numbers.setdefault(word[:1], []).append(at)
-        return numbers
+    def _firsts(self) -> Int:
+        """The first letter of each word."""
+        letters = (ord(word[:1] or "\0") for word in self.words)
+        return np.fromiter(letters, np.int64, len(self.words))
 
 
 class _Misspellings:

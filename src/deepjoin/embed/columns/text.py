@@ -19,7 +19,7 @@ from deepjoin.arrays import Double, Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import PROFILES
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.cells import DistinctCells, distinct_cells
 
 #: Maps canonical values to the number of columns of the lake that hold each.
 Frequency = Callable[[Sequence[str]], Int]

@@ -267,7 +267,7 @@ class PostgresStore:
         self, number: int, query: Float, k: int, found: Sequence[NearVector], excluded: Marks | None
     ) -> Nearest:
         """Rank by exact distance, measured once for all columns of equal vectors."""
-        # Equal vectors are one row of the store, which stands for all their columns.
+        # Equal vectors are one row of the store, which represents all their columns.
         ids = np.array([column for one in found for column in one.columns], int)
         groups = np.repeat(np.arange(len(found)), [len(one.columns) for one in found])
         if excluded is not None:

@@ -234,7 +234,7 @@ class RayEngine:
                         raise pickle.loads(errors(table)[0])
                     yield table
             finally:
-                # Otherwise work that nobody waits for would go on.
+                # Otherwise work that nobody waits for would continue.
                 batches.close()
 
     def _dataset(self, ray: Any, tasks: Sequence[object], steps: Sequence[Step]) -> Any:

@@ -25,7 +25,7 @@ from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.checkpoints import encodable
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 
 #: Gives each value a vector; zeros for an unknown value.
 ToVectors = Callable[[Sequence[str]], Float]

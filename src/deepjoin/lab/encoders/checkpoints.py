@@ -18,7 +18,7 @@ from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, reason
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType, canonical_array, cell_types
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.optional import require
 
 #: Texts are cut at this many letters, far beyond the token limits of these models.

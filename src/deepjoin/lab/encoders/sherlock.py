@@ -20,7 +20,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.checkpoints import are_numbers
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import canonical_array
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 
 #: Changes with the statistics or their scales, because vectors are then not comparable.
 _VERSION = 1

@@ -99,7 +99,7 @@ class RowLayout:
             if part == "column":
                 first, last = len(tokens), len(tokens) + len(found)
             tokens += found
-        # The tokens that stand for the column: its name, the first one, or all.
+        # The tokens that represent the column: its name, the first one, or all.
         if "column_name" not in self.pooling:
             first, last = 0, 1 if "first_token" in self.pooling else len(tokens)
         # [CLS], title and the two [SEP] are never cut; the column gets the rest.

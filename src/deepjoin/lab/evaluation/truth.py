@@ -14,7 +14,7 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.lake import Lake
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Column, Results
-from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings

@@ -1,8 +1,8 @@
 """The index of PEXESO: pivots, distances to them, and a hierarchical grid with two-sided blocking.
 
-A vector is mapped to its distances to a few pivots. The triangle inequality then tells pairs that
-cannot match (lemma 1) and pairs that must (lemma 2), and cells of a grid tell it for many vectors
-at once (lemmas 3 to 6). All steps run on arrays of pairs, level by level.
+A vector is mapped to its distances to a few pivots. The triangle inequality then finds pairs that
+cannot match (lemma 1) and pairs that must (lemma 2), and cells of a grid decide for many vectors at
+once (lemmas 3 to 6). All steps run on arrays of pairs, level by level.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEED = 20221
 RANGE = 2.0
 #: The usual number of pivots, and the most levels that are considered.
 PIVOTS, MOST_LEVELS = 5, 6
-#: Vectors of the lake that stand for queries when the number of levels is chosen.
+#: Vectors of the lake that serve as queries when the number of levels is chosen.
 _QUERIES = 24
 #: Cost of comparing two cells, in distances of vectors, as NumPy computes both.
 _CELL_COST = 20.0
@@ -216,7 +216,7 @@ def _crossed(first: Int, last: Int, start: Int, stop: Int) -> tuple[Int, Int]:
 def grid_by_cost(places: Double, radii: Radii) -> Grid:
     """Choose the number of levels that costs a query least: cells compared, then distances.
 
-    A few vectors of the lake stand for queries; both terms are counted on them, for each depth.
+    A few vectors of the lake serve as queries; both terms are counted on them, for each depth.
     More levels filter more and compare more cells. Where the filters tell nothing, as with a
     threshold that is large beside the distances, one level remains: all vectors are compared.
     """

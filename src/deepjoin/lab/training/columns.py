@@ -81,7 +81,7 @@ class TrainingColumns:
         cls, columns: Sequence[Column], tables: Sequence[int], profile: str = "default"
     ) -> TrainingColumns:
         """Give each value a number; ``tables`` has the table number of each column."""
-        from deepjoin.normalise.distinct import distinct_cells
+        from deepjoin.normalise.cells import distinct_cells
 
         numbers: dict[str, int] = {}
         distinct = [distinct_cells(column.cells, profile) for column in columns]

@@ -52,7 +52,7 @@ class TrainSettings:
     masked: bool = True
     #: Whether the partner must also find its column in the batch.
     symmetric: bool = False
-    #: Prefix of the text of a query column, which tells it from searched columns.
+    #: Prefix of the text of a query column, which distinguishes it from searched columns.
     prompt: str = "query "
     metric: str = "cosine"
     scale: float = 20.0

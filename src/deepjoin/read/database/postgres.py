@@ -49,16 +49,22 @@ WHERE name = 'statement_timeout' AND source IN ('default', 'configuration file',
 _ROLE = """
 SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = current_user AND rolsuper
 """
-# A partition is read through the table that it belongs to. What an index computes of constants is
-# computed whenever its table is read, so it counts as code, as a view and a policy do; functions
-# of the server itself have no dependencies.
+# A partition is read through the table that it belongs to. What an index, extended statistics or
+# a partition key computes of constants is computed whenever the table is read, so it counts as
+# code, as a view and a policy do; functions of the server itself have no dependencies. A foreign
+# table is whatever another server, or this one by another name, makes of it.
 _RELATIONS = """
 WITH RECURSIVE computing(relid) AS (
-  SELECT i.indrelid FROM pg_catalog.pg_index i
-  JOIN pg_catalog.pg_depend d ON d.objid = i.indexrelid
+  SELECT coalesce(i.indrelid, s.stxrelid, d.objid) FROM pg_catalog.pg_depend d
+  LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = d.objid
     AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+  LEFT JOIN pg_catalog.pg_statistic_ext s ON s.oid = d.objid
+    AND d.classid = 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass
+  WHERE d.classid IN ('pg_catalog.pg_class'::pg_catalog.regclass,
+                      'pg_catalog.pg_statistic_ext'::pg_catalog.regclass)
     AND d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,
                          'pg_catalog.pg_operator'::pg_catalog.regclass)
+  UNION SELECT ftrelid FROM pg_catalog.pg_foreign_table
   UNION SELECT h.inhparent FROM pg_catalog.pg_inherits h JOIN computing ON relid = h.inhrelid
 )
 SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence = 'p'
@@ -191,15 +197,15 @@ class PostgresDatabase(Database):
         if self._superuser:
             found.append(
                 f"{self.place} is read as the superuser {self._superuser}: functions that views, "
-                "policies and indexes call run with all of its rights. Use a role that may only "
-                "read."
+                "policies, indexes and the like call run with all of its rights. Use a role that "
+                "may only read."
             )
         running = [relation.name for relation in relations if relation.runs_functions]
         if running:
             found.append(
                 f"{self.place}: reading {some(running, 3)} may run functions of other roles with "
-                "your rights, those of the view, of a row security policy or of an index. Leave "
-                "out with `exclude` what you do not trust."
+                "your rights, those of a view, row security policy, index, partition key or "
+                "foreign table. Leave out with `exclude` what you do not trust."
             )
         return found
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from deepjoin.errors import DeepJoinError, first_line
+from deepjoin.errors import DeepJoinError, UnreadableTable, first_line
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import cell_text, text_array, unique_names
 from deepjoin.read.formats import title_of, words
@@ -24,6 +25,8 @@ from deepjoin.read.sql import identifier
 #: Rows of a batch, and bytes after which a batch is closed early.
 BATCH_ROWS = 32_768
 BATCH_BYTES = 4 << 20
+#: Seconds that reading a view of a file may take: its query may never end.
+VIEW_SECONDS = 300.0
 #: Characters of context: encoders read no more, and a table may have a thousand comments.
 _LONGEST_CONTEXT = 2_000
 
@@ -181,6 +184,39 @@ class DatabaseFile(Database):
     def describe(self, index: Path) -> str:
         """Return the address relative to the index folder, so that both can move together."""
         return f"{self.dialect}:///{relative(self.path, index)}"
+
+    @contextmanager
+    def reading(self, relation: DatabaseRelation) -> Iterator[Any]:
+        """Open a connection to read one table; that of a view ends after a time."""
+        if relation.has_digest:
+            with super().reading(relation) as connection:
+                yield connection
+            return
+        is_over = threading.Event()
+        with self.connected() as connection:
+
+            def end() -> None:
+                is_over.set()
+                with suppress(Exception):  # it has just ended
+                    connection.interrupt()
+
+            clock = threading.Timer(VIEW_SECONDS, end)
+            clock.daemon = True
+            clock.start()
+            try:
+                yield connection
+            except Exception as error:  # drivers differ in what they raise when interrupted
+                if is_over.is_set():
+                    raise UnreadableTable(
+                        f"{relation.name} cannot be read: the view took longer than "
+                        f"{VIEW_SECONDS:g} s; leave it out with `exclude`.",
+                        passing=True,
+                    ) from None
+                if isinstance(error, self.driver_error):
+                    raise self.read_error(connection, relation, error) from None
+                raise
+            finally:
+                clock.cancel()
 
     def stamp(self) -> str:
         """Stamp the file together with its log, unless that is empty."""

@@ -129,7 +129,7 @@ class SqlalchemyDatabase(Database):
         self, connection: Connection, relation: DatabaseRelation, error: Exception
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
-        # A lost connection, or a file that is locked or gone, is no fault of the table.
+        # A lost connection, or a file that is locked or gone, is not the table's fault.
         invalidated = getattr(error, "connection_invalidated", False)
         if invalidated or is_lost(getattr(error, "orig", None)):
             return self._failed("Cannot read", error)

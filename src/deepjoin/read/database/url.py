@@ -29,7 +29,7 @@ _PUBLIC = re.compile(
     "catalog|http_path|protocol|timezone|authenticator|cipher|kdf_iter",
     re.IGNORECASE,
 )
-#: Values that are no secrets; hiding them would make messages unreadable.
+#: Values that are not secrets; hiding them would make messages unreadable.
 _PLAIN = re.compile(r"[0-9]{0,3}|true|false|yes|no|on|off", re.IGNORECASE)
 _SYNONYMS = {"postgres": "postgresql"}
 # Schemes of databases, which are recognised without the name of a driver.

@@ -136,7 +136,7 @@ class PathRequest(RequestPart):
 
 
 class Target(RequestPart):
-    """A hit; its id tells columns of the same name apart."""
+    """A hit; its id distinguishes columns of the same name."""
 
     table: Name
     column: Name

@@ -1,8 +1,8 @@
 """Start and stop the service: its address, its connections, its private folder, its processes.
 
-Connections cannot be held for nothing: headers, requests, silence and number are bounded before the
-token is read, so this holds for anyone who can reach the port. uvicorn bounds none of it with
-httptools, and the time-out it has starts only after a first response.
+Connections cannot be held open without use: headers, requests, silence and number are bounded
+before the token is read, so this holds for anyone who can reach the port. uvicorn bounds none of it
+with httptools, and the time-out it has starts only after a first response.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Let the request take its time from here on: the service has limits of its own."""
+        """Let the request take its time from here on: the service has its own limits."""
         if len(self.pipeline) >= _MOST_WAITING:
             self._drop()
             raise _Refused

@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 #: Characters of a cell, of a name, which follow-up calls need whole, and of an error or a note.
 CELL, NAME, LINE = 200, 500, 1000
-#: The most characters of the fields that are no cells.
+#: The most characters of the fields that are not cells.
 _MOST = {
     **dict.fromkeys(("table", "name", "column", "columns", "names", "new_columns"), NAME),
     **dict.fromkeys(("examples", "hit"), NAME),

@@ -26,8 +26,8 @@ from deepjoin.arrays import Float, Half, Hashes, Int, find_sorted, load_array
 from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
+from deepjoin.normalise.cells import distinct_cells
 from deepjoin.progress import Progress, no_progress
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import Hashes, Int, Int32
-from deepjoin.normalise.canonical import canonical_array
-from deepjoin.normalise.hashing import hash_array
+from deepjoin.normalise.canonical import canonical_array, hash_array
 from deepjoin.normalise.private import hidden_array
 from deepjoin.store.values.profile import Traits
 

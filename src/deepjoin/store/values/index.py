@@ -26,7 +26,7 @@ from deepjoin.arrays import (
     shorten,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
 from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.store.values.postings import Postings
 from deepjoin.store.values.spellings import spelled_as, stored_spellings
@@ -72,15 +72,13 @@ class ValueIndex:
         # Hashes are spread evenly, so a value is near its share of the way.
         guess = (hashes / 2.0**64 * len(self.hashes)).astype(np.int64)
         prefetch(self.hashes, guess - _NEAR, 2 * _NEAR)
-        places = np.searchsorted(self.hashes, hashes)
-        numbers = np.full(len(values), -1)
+        places = self.hashes.searchsorted(hashes)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
-        found = np.flatnonzero(same)
-        for i, text in zip(found.tolist(), self.values.take(places[found]), strict=True):
-            if text == values[i]:
-                numbers[i] = places[i]
-                same[i] = False
-        for i in np.flatnonzero(same).tolist():
+        numbers = np.where(same, places, -1)
+        (found,) = same.nonzero()
+        texts = self.values.take(places[found])
+        others = [i for i, text in zip(found.tolist(), texts, strict=True) if text != values[i]]
+        for i in others:
             # Walk the values of one hash, nearly always one, to the very string.
             at = int(places[i])
             while self.values[at] != values[i]:
@@ -101,6 +99,12 @@ class ValueIndex:
         prefetch(self.posting_offsets, values, 2)
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
+
+    def posting_lists(self, values: Int, frequency: Int) -> list[Int32]:
+        """Return the columns that hold each value, ascending, a list for each."""
+        starts = np.asarray(self.posting_offsets[values], np.int64)
+        bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
+        return [self.posting_columns[start:stop] for start, stop in bounds]
 
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""

@@ -117,7 +117,7 @@ class Traits:
     def __init__(self, columns: int) -> None:
         #: Whether a column holds values of each type.
         self.kinds = np.zeros((len(CellType), columns), bool)
-        #: Whether it holds a value that is no flag.
+        #: Whether it holds a value that is not a flag.
         self.ordinary = np.zeros(columns, bool)
         self.minimum = np.full(columns, _NO_MINIMUM)
         self.maximum = np.full(columns, _NO_MAXIMUM)

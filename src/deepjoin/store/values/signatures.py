@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import Array, ArrayWriter, Hashes, Int, load_strings, ranges
 from deepjoin.memory import DEFAULT, rows_at_once
-from deepjoin.normalise.hashing import hash_values
+from deepjoin.normalise.canonical import hash_values
 from deepjoin.packing import load_numbers, pack
 
 #: The files, and what they hold: hashes ascending, and the value of each.
