@@ -489,6 +489,10 @@ class Offsets(MappedFiles):
         found += self._more[key]
         return found
 
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
+        """Copy some numbers: `np.take` would read all."""
+        return np.asarray(self[indices])
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self[:], dtype)
 

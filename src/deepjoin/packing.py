@@ -67,6 +67,10 @@ class PackedArray(MappedFiles):
         found = self._unpacked(places.ravel()).reshape(places.shape)
         return found if found.shape else found[()]
 
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
+        """Copy some numbers: `np.take` would read all."""
+        return np.asarray(self[indices])
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self[:], dtype)
 
@@ -99,8 +103,8 @@ class PackedArray(MappedFiles):
         numbers -= np.uint32(self._less)
         return numbers
 
-    def searchsorted(self, wanted: Any, side: Any = "left") -> Int:
-        """Find places in ascending numbers."""
+    def searchsorted(self, wanted: Any, side: Any = "left", sorter: Any = None) -> Int:
+        """Find places in ascending numbers; as `np.searchsorted` calls it, which would read all."""
         wanted = np.asarray(wanted, np.uint32)
         if self._count == 0:
             return np.zeros(wanted.shape, np.int64)

@@ -253,9 +253,11 @@ class JoinSettings:
         for name in self.aggregates.values():
             if name not in AGGREGATES:
                 raise unknown_name("aggregate", str(name), "a join", AGGREGATES)
-        if self.precision is not None and not 0 < self.precision <= 1:
+        if self.precision is not None and not (
+            isinstance(self.precision, int | float) and 0 < self.precision <= 1
+        ):
             raise DeepJoinError(
-                f"`precision` is {self.precision}; it must be above 0 and at most 1."
+                f"`precision` is {self.precision!r}; it must be above 0 and at most 1."
             )
 
     @property

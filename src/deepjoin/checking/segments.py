@@ -121,7 +121,7 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             if not path.exists() or not is_array(path, np.uint16):
                 found.append(f"{name}.npy is not the array that belongs there")
             elif (short := _short_offsets(path, bases)) is None:
-                found.append(f"{bases.name} is not the array that belongs there")
+                found.append(f"{bases.name} is not the array that belongs there, or {path.name}")
             else:
                 arrays[name] = short
             continue

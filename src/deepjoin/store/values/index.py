@@ -39,8 +39,9 @@ _NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
-#: It is packed; how much larger each number is stored: so a spelling that is the value's own is 0.
-PACKED = {"cell_values": 0, "cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
+#: What of it is packed, since searches read it for hits alone, and how much larger each number is
+#: stored: so a spelling that is the value's own is 0.
+PACKED = {"cell_counts": 0, "cell_rows": 0, "cell_spellings": 1}
 
 
 class ValueIndex:
@@ -53,7 +54,8 @@ class ValueIndex:
         self.posting_columns = load_array(folder / "posting_columns.npy")
         self.column_offsets = load_offsets(folder / "column_offsets.npy")
         self._spellings = Strings.load(folder, "spellings")
-        self.cell_values, self.cell_counts, self.cell_rows, self.cell_spellings = (
+        self.cell_values = load_array(folder / "cell_values.npy")
+        self.cell_counts, self.cell_rows, self.cell_spellings = (
             load_numbers(folder / f"{name}.npy", more) for name, more in PACKED.items()
         )
 
