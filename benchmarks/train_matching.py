@@ -1,9 +1,11 @@
 """Train the two models of careful similarity; write src/deepjoin/matching/careful.json.
 
-``python benchmarks/train_matching.py FUZZYJOIN ENTITIES ALIASES [--check]`` needs scikit-learn.
-FUZZYJOIN and ENTITIES hold folders with left.csv, right.csv and gt.csv; ALIASES is a Parquet file
-of pairs (surface, entity). With ``--check`` each set is also scored by models that did not see it
-(five folds of whole sets), and macro figures at several thresholds are printed.
+``python benchmarks/train_matching.py FUZZYJOIN ENTITIES ALIASES CORPUS [--check]`` needs
+scikit-learn. FUZZYJOIN and ENTITIES hold folders with left.csv, right.csv and gt.csv; ALIASES is a
+Parquet file of pairs (surface, entity) with the name of the column that has them; CORPUS has the
+columns (columns.parquet) whose other cells stand beside the entities. With ``--check`` each set is
+also scored by models that did not see it (five folds of whole sets), and macro figures at several
+thresholds are printed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +28,15 @@ from deepjoin.arrays import Double, Float, Int
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.matching import careful
 from deepjoin.matching.candidates import leading
+from deepjoin.matching.features import NAMES, ValueWords
 from deepjoin.matching.trees import Trees
 from deepjoin.normalise.canonical import canonical
 from match import Task, distinct, fuzzy_tasks
 
 TARGET = Path(careful.__file__).with_name("careful.json")
 FOLDS = 5
-#: Of sets of aliases: their entities, and their weight.
-ENTITIES, ALIAS_SETS, ALIAS_WEIGHT = 400, 12, 0.3
+#: Of columns of aliases: how many there are, their aliases, their other cells, and their weight.
+ALIAS_SETS, ALIASES, OTHER_CELLS, ALIAS_WEIGHT = 48, (40, 400), 2500, 0.3
 #: Sets made up of each kind, their pairs, their weight, and the words in them.
 MADE_UP, MADE_UP_SIZE, MADE_UP_WEIGHT = 2, 500, 0.4
 THINGS = (
@@ -46,6 +50,11 @@ TRADES = "foods optics hospital clinic museum bank press motors hotel airlines s
 FORMS = "inc ltd llc corporation group gmbh company"
 #: Values of a swapped set that look for a partner.
 SWAPPED = 1500
+#: Weight for the second model of a column without partners, or with half of them. Without
+#: partners, hardly anything matches anyway; with full weight they cost recall everywhere.
+WEIGHTS = {"out": 0.2, "half": 0.5, "small": 0.5}
+#: Pairs to which the first model gives less are easy for the second.
+EASY = 0.04
 #: Small samples: values, and the share of partners that stay.
 SMALL = ((10, 1.0), (12, 0.0), (25, 0.5), (40, 1.0), (40, 0.0), (120, 0.7))
 
@@ -74,6 +83,49 @@ class Variant:
         pairs = zip(self.found.left.tolist(), self.found.right.tolist(), strict=True)
         self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
         return pair
+
+
+def alias_columns(aliases: Path, corpus: Path, chance: random.Random) -> Iterator[Task]:
+    """Make columns of link texts, whose partners stand among cells of columns of the same name."""
+    table = pq.read_table(aliases).to_pydict()
+    links = [
+        (canonical(surface), canonical(entity), (name or "").lower().strip(), count)
+        for surface, entity, name, count in zip(
+            *(table[key] for key in ("surface", "entity", "column_name", "count")), strict=True
+        )
+    ]
+    usual: dict[str, Counter[str]] = defaultdict(Counter)
+    for surface, entity, _, count in links:
+        usual[surface][entity] += count
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
+    for surface, entity, name, _ in links:
+        if surface and entity and usual[surface].most_common(1)[0][0] == entity:
+            mine, theirs = (ValueWords.of(one).distinct for one in (surface, entity))
+            # Not lists of several things, nor years and numbers.
+            if any(map(str.isalpha, surface)) and len(mine - theirs) <= 2:
+                columns[name][surface] = entity
+    cells: dict[str, set[str]] = defaultdict(set)
+    for batch in pq.ParquetFile(corpus / "columns.parquet").iter_batches(8192):
+        for row in batch.select(["column_name", "cells"]).to_pylist():
+            name = (row["column_name"] or "").lower().strip()
+            if len(columns.get(name, ())) >= ALIASES[0]:
+                cells[name].update(map(canonical, filter(None, row["cells"])))
+    tasks = []
+    for name, pairs in sorted(columns.items()):
+        same = [pair for pair in sorted(pairs.items()) if pair[0] == pair[1]]
+        differ = [pair for pair in sorted(pairs.items()) if pair[0] != pair[1]]
+        for part in (same, differ):
+            chance.shuffle(part)
+        others = sorted(cells[name].difference(pairs, [""]))
+        for start in range(0, min(len(differ), 4 * ALIASES[1]), ALIASES[1]):
+            some = differ[start : start + ALIASES[1]]
+            gold = frozenset(some + same[: len(some) // 5])
+            beside = chance.sample(others, min(len(others), OTHER_CELLS))
+            right = sorted({*pairs.values(), *beside}.difference(one for one, _ in some))
+            chance.shuffle(right)
+            if len(some) >= ALIASES[0] and len(right) >= 100:
+                tasks.append(Task("", "aliases", sorted(one for one, _ in gold), right, gold))
+    yield from chance.sample(tasks, min(len(tasks), ALIAS_SETS))
 
 
 def made_up_sets(chance: random.Random) -> Iterator[Task]:
@@ -148,22 +200,32 @@ def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Varia
         yield Variant(task.name, "small", mine, distinct(some), gold, 0.4 * weight)
 
 
-def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> dict[str, Any]:
-    """Train an ensemble and return it as plain numbers."""
+def fit(
+    chosen: list[Variant], rows: Callable[[Variant], Float], count: int, chance: int | None = None
+) -> dict[str, Any]:
+    """Train an ensemble and return it as plain numbers.
+
+    ``chance`` is the feature that has the chance of the first model, for the second.
+    """
     features, labels, weights = [], [], []
     for one in chosen:
         described, right = rows(one), one.labels
         # Most pairs are easy: keep a twentieth of them, with twenty times the weight.
-        hard = right | (described[:, 0] > 0.5) | (described[:, 1] > 0.78)
+        if chance is None:
+            hard = right | (described[:, 0] > 0.5) | (described[:, 1] > 0.78)
+        else:
+            hard = right | (described[:, chance] > EASY)
         kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.05)
         base = one.weight * len(np.unique(one.found.left)) ** -0.6
+        if chance is not None:
+            base *= WEIGHTS.get(one.kind, 1.0)
         features.append(described[kept])
         labels.append(right[kept])
         weights.append(np.where(hard, 1, 20)[kept] * base)
     weight = np.concatenate(weights)
     model = HistGradientBoostingClassifier(
         max_iter=count, max_leaf_nodes=12, learning_rate=0.08, min_samples_leaf=80,
-        l2_regularization=5, early_stopping=False, random_state=0,
+        l2_regularization=5, max_bins=100, early_stopping=False, random_state=0,
     )  # fmt: skip
     model.fit(np.vstack(features), np.concatenate(labels), sample_weight=weight / weight.mean())
     trees = []
@@ -172,7 +234,7 @@ def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> 
             [
                 [0, 0, at, at, float(f"{node['value']:.4g}")]
                 if node["is_leaf"]
-                else [int(node["feature_idx"]), float(f"{node['num_threshold']:.5g}"),
+                else [int(node["feature_idx"]), float(f"{node['num_threshold']:.8g}"),
                       int(node["left"]), int(node["right"]), 0.0]
                 for at, node in enumerate(tree.nodes)
             ]
@@ -214,7 +276,7 @@ def show_check(every: list[Variant], judged: dict[int, Double], apart: set[str])
         "with rules": lambda one: careful.with_knowledge(judged[id(one)], one.found.rows),
     }
     for name, chances in rules.items():
-        for least in (0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
+        for least in (0.35, 0.4, 0.45, 0.48, 0.5, 0.52, 0.54, 0.56, 0.58, 0.6, 0.65):
             line = [f"{name}, least {least}:"]
             for kind in ("present", "out", "present, swapped"):
                 fuzzy = [one for one in every if id(one) in judged and one.name not in apart]
@@ -238,7 +300,7 @@ def show_check(every: list[Variant], judged: dict[int, Double], apart: set[str])
 def main() -> None:
     """Train, and check by folds if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name in ("fuzzyjoin", "entities", "aliases"):
+    for name in ("fuzzyjoin", "entities", "aliases", "corpus"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -247,14 +309,9 @@ def main() -> None:
     entities = list(fuzzy_tasks(options.entities, "", reference_right=False))
     tasks += entities
     every = [one for task in tasks for one in variants(task, chance, 1.0)]
-    table = pq.read_table(options.aliases, columns=["surface", "entity"]).to_pydict()
-    aliases = list(zip(table["surface"], table["entity"], strict=True))
-    names = sorted({entity for _, entity in aliases})
-    for _ in range(ALIAS_SETS):
-        some = set(chance.sample(names, ENTITIES))
-        gold = frozenset(pair for pair in aliases if pair[1] in some)
-        left, right = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
-        every += variants(Task("", "aliases", left, right, gold), chance, ALIAS_WEIGHT)
+    for task in alias_columns(options.aliases, options.corpus, chance):
+        chosen = variants(task, chance, ALIAS_WEIGHT)
+        every += [one for one in chosen if one.kind in ("present", "half", "out")]
     for task in made_up_sets(chance):
         every += variants(task, chance, MADE_UP_WEIGHT)
     compared = {id(one): one.describe(encoder) for one in every}
@@ -271,11 +328,16 @@ def main() -> None:
     for one in every:
         model = firsts[fold[one.name]] if one.name in fold else Trees.load(first)
         one.second = careful.second_features(compared[id(one)], one.equal, one.found, model)
-    second = fit(every, lambda one: one.second, 120)
+    # Aliases of links tell which words differ, not how sure a whole column is.
+    known = [one for one in every if one.name != "aliases"]
+    second = fit(known, lambda one: one.second, 120, chance=len(NAMES) + 3)
     TARGET.write_text(json.dumps({"first": first, "second": second}, separators=(",", ":")))
     if not options.check:
         return
-    judges = [Trees.load(fit(others(at), lambda one: one.second, 120)) for at in range(FOLDS)]
+    parts = [[one for one in others(at) if one.name != "aliases"] for at in range(FOLDS)]
+    judges = [
+        Trees.load(fit(part, lambda one: one.second, 120, chance=len(NAMES) + 3)) for part in parts
+    ]
     judged = {id(one): judges[fold[one.name]].chance(one.second) for one in every
               if one.name in fold}  # fmt: skip
     show_check(every, judged, {task.name for task in entities})

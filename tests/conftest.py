@@ -52,8 +52,8 @@ sys.dont_write_bytecode = False
 # A shell starts what runs in the background with Ctrl-C ignored, and commands would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Thousands of small indexes are written: in memory that takes a third of the time. Workers of xdist
-# inherit the choice.
+# Thousands of small indexes are written, in memory for less than half of the processor time. xdist
+# passes the choice on to its workers.
 _MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK):
     _room = os.statvfs(_MEMORY)

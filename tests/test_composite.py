@@ -573,3 +573,15 @@ def test_a_longer_key_keeps_most_rows_matched_and_matches_some(tmp_path: Path) -
     unlike = pa.table({"club": ["t0", "t9"], "season": ["1900", "2000"]})
     (hit,) = lake.search(unlike, on="club", join="equi")
     assert hit.better is None
+
+
+def test_a_column_that_is_a_key_alone_makes_no_longer_key(tmp_path: Path) -> None:
+    """The share of pupils is in both tables too, but the school's number is the whole key."""
+    schools, shares = [f"s{n}" for n in range(60)], [str(n % 20) for n in range(60)]
+    survey = {"share": shares, "school": schools, "score": [str(n * 7) for n in range(60)]}
+    lake = deepjoin.index({"survey": survey}, tmp_path / "i", vectors=Vectors(cells="none"))
+    mine = pa.table({"share": shares, "school": schools})
+    hits = {hit.column: hit for hit in lake.search(mine, on="share", join="equi")}
+    assert hits["share"].multiplies and hits["share"].better is None
+    (hit,) = lake.search(mine, on="school", join="equi")
+    assert hit.cardinality == "1:1" and hit.better is None

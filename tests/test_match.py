@@ -317,8 +317,14 @@ def test_other_mistakes_are_refused(tmp_path: Path) -> None:
         deepjoin.match(["a"], ["b"], decisions=tmp_path / "none.csv")
     with pytest.raises(DeepJoinError, match=r"each must be \(query, target, True or False\)"):
         deepjoin.match(["a"], ["b"], decisions=[("a", "b")])  # type: ignore[list-item]
+    with pytest.raises(DeepJoinError, match=r"each must be \(query, target, True or False\)"):
+        deepjoin.match(["a"], ["b"], decisions=[("a", "b", "no")])  # type: ignore[list-item]
+    with pytest.raises(DeepJoinError, match="`decisions` is 5; it must be a CSV file or a list"):
+        deepjoin.match(["a"], ["b"], decisions=5)  # type: ignore[arg-type]
     with pytest.raises(DeepJoinError, match="`precision` is 0; it must be above 0"):
         deepjoin.match(["a"], ["b"], precision=0)
+    with pytest.raises(DeepJoinError, match="`precision` is '.9'; it must be above 0"):
+        deepjoin.match(["a"], ["b"], precision=".9")  # type: ignore[arg-type]
 
 
 def test_a_requested_precision_is_kept() -> None:

@@ -131,9 +131,9 @@ def test_a_path_over_files_runs_as_one_statement_of_duckdb(files: Lake) -> None:
 def test_a_key_that_the_next_join_needs_is_brought(tmp_path: Path) -> None:
     codes = [f"c{n:02}" for n in range(20)]
     tables = {
-        "a": {"code": codes[:15], "x": [*map(str, range(15))]},
-        "b": {"code": codes[5:], "y": [*map(str, range(15))]},
-        "c": {"code": codes, "z": [*map(str, range(20))]},
+        "a": {"code": codes[:15], "x": [f"x{n}" for n in range(15)]},
+        "b": {"code": codes[5:], "y": [f"y{n}" for n in range(15)]},
+        "c": {"code": codes, "z": [f"z{n}" for n in range(20)]},
     }
     lake = deepjoin.index(tables, tmp_path / "i", vectors=NO_VECTORS)
     edges = [edge for path in lake.paths("a", "c").paths if len(path) == 2 for edge in path]

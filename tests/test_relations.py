@@ -7,10 +7,12 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin.__main__ import main
 from deepjoin.errors import DeepJoinError
+from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake
 from deepjoin.matching import names
 from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
@@ -283,6 +286,77 @@ def test_names_are_compared_by_their_stems() -> None:
     first, second = names.take(np.array([0, 0])), names.take(np.array([1, 2]))
     share, _ = shared_letters(first.stems, second.letters)
     assert share[0] == 1 and share[1] < 0.3
+
+
+def test_roles_and_prefixes_of_names_say_what_a_column_refers_to(tmp_path: Path) -> None:
+    random = Random(0)
+    staff = pa.table(
+        {
+            "id": list(range(1, 91)),
+            "name": [f"person {n}" for n in range(90)],
+            "reports_to": [None] + [random.randint(1, 12) for _ in range(89)],
+            "age": [random.randint(18, 65) for _ in range(90)],
+        }
+    )
+    buyers = pa.table(
+        {"c_custkey": list(range(1, 201)), "c_name": [f"buyer {n}" for n in range(200)]}
+    )
+    orders = pa.table(
+        {
+            "o_orderkey": list(range(1, 601)),
+            "o_custkey": [random.randint(1, 200) for _ in range(600)],
+            "o_priority": [random.randint(1, 5) for _ in range(600)],
+        }
+    )
+    tables = {"employees": staff, "customer": buyers, "orders": orders}
+    found = {
+        (one.child_table, *one.child_columns): one
+        for one in deepjoin.index(tables, tmp_path / "i").relations()
+    }
+    assert found.keys() >= {("employees", "reports_to"), ("orders", "o_custkey")}
+    own, other = found["employees", "reports_to"], found["orders", "o_custkey"]
+    assert (own.parent_table, own.parent_columns) == ("employees", ("id",))
+    assert "a row of the same table" in own.evidence["name"]
+    assert (other.parent_table, other.parent_columns) == ("customer", ("c_custkey",))
+    assert "without what all names of a table begin with" in other.evidence["name"]
+    assert ("employees", "age") not in found and ("orders", "o_priority") not in found
+
+
+def test_a_key_finds_the_columns_that_refer_to_it(tmp_path: Path) -> None:
+    numbers = [str(n) for n in range(1000, 1120)]
+    tables = {
+        "orders": {"order_id": numbers, "day": [f"day {n % 30}" for n in range(120)]},
+        "invoices": {"invoice": [f"i{n}" for n in range(40)], "order_ref": numbers[:40]},
+        "towns": {
+            "town": [f"t{n}" for n in range(40)],
+            "height": [str(990 + n) for n in range(40)],
+        },
+    }
+    lake = deepjoin.index(tables, tmp_path / "i")
+    query = lake.column("orders", "order_id")
+    first, *others = lake.search(query, exclude_table="orders")
+    assert (first.table, first.column) == ("invoices", "order_ref") and first.probability > 0.1
+    assert all(hit.probability < first.probability for hit in others)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_databases_made_up_hold_the_keys_they_say(tmp_path: Path, seed: int) -> None:
+    file = tmp_path / f"made{seed}.sqlite"
+    keys = make_database(file, seed)
+    (tmp_path / "again").mkdir()
+    assert make_database(tmp_path / "again" / file.name, seed) == keys and keys
+    with closing(sqlite3.connect(file)) as database:
+
+        def cells(table: str, column: str) -> list[object]:
+            sql = f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'
+            return [cell for (cell,) in database.execute(sql)]
+
+        for key in keys:
+            assert key["db"] == file.stem
+            parents = cells(key["ref_table"], key["ref_columns"])
+            children = set(cells(key["table"], key["columns"]))
+            assert len(parents) == len(set(parents)) and children <= set(parents)
+            assert len(children) == int(key["distinct_child"])
 
 
 def test_the_diagram_is_sound_svg_with_every_table_and_relation(lake: Lake) -> None:

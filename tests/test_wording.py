@@ -37,7 +37,7 @@ COMMANDS = (
     "ray start --num-gpus N",
 )
 #: Arguments that only Python callers have.
-WITHOUT_OPTION = {"lake"}
+WITHOUT_OPTION = {"lake", "settings"}
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -135,7 +135,7 @@ SERVED = (
 #: Arguments in those rooms that only Python callers and the shell have.
 NOT_ON_PAGE = {"memory_limit", "on", "parts", "sample_rows", "min_distinct", "sketch", "save"}
 NOT_ON_PAGE |= {"plan.reading", "device", "vector_store", "host", "port", "time_limit"}
-NOT_ON_PAGE |= {"verified", "exclude", "version_query", "least", "seconds"}
+NOT_ON_PAGE |= {"verified", "exclude", "version_query", "least"}
 NOT_ON_PAGE |= {"as_of", "ranges", "keys", "decisions", "precision", "doubtful"}
 
 

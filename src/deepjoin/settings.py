@@ -190,7 +190,8 @@ class SearchSettings:
     verified: int = 500
     #: Least probability, from 0 to 1: hits below it come apart, in ``results.unlikely``; 0 lists
     #: all. The default is 0.05 for joins of kind "any" and a column with a name, if there are hits
-    #: enough to fill the list; the first stays if it covers half of the values.
+    #: enough to fill the list, and 0.1 for hits that cover less than half of either column; the
+    #: first stays if it covers half of the values.
     least: float | None = None
 
     def __post_init__(self) -> None:
@@ -252,9 +253,11 @@ class JoinSettings:
         for name in self.aggregates.values():
             if name not in AGGREGATES:
                 raise unknown_name("aggregate", str(name), "a join", AGGREGATES)
-        if self.precision is not None and not 0 < self.precision <= 1:
+        if self.precision is not None and not (
+            isinstance(self.precision, int | float) and 0 < self.precision <= 1
+        ):
             raise DeepJoinError(
-                f"`precision` is {self.precision}; it must be above 0 and at most 1."
+                f"`precision` is {self.precision!r}; it must be above 0 and at most 1."
             )
 
     @property

@@ -223,14 +223,15 @@ class Scorer:
         scores = [self.alone(one) for one in features]
         if not any(score - usual > 0.3 * (1 - usual) for score, usual in scores):
             return 0.0
-        drawn = np.random.default_rng(self.seed).permutation(len(self._y))[: 2 * _LEAK_ROWS]
+        # The target can only be learned and judged in rows that the table knows.
+        values = np.column_stack([one.values for one in features])
+        known = np.flatnonzero(np.isfinite(values).any(axis=1))
+        drawn = np.random.default_rng(self.seed).permutation(known)[: 2 * _LEAK_ROWS]
         learn, test = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
-        # The target can only be judged in rows that the table knows.
-        known = np.isfinite(np.column_stack([one.values[test] for one in features])).any(axis=1)
-        if known.sum() < 4 * _FOLDS:
+        if len(test) < 4 * _FOLDS:
             return 0.0
-        found = self._predicted(features, learn, test[known])
-        score = self._score(self._y[test[known]], self._best(found))
+        found = self._predicted(features, learn, test)
+        score = self._score(self._y[test], self._best(found))
         return score if score >= _LEAK_TOGETHER else 0.0
 
     def relevant(

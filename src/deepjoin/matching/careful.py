@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import log1p
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from deepjoin.matching.trees import Trees, load_trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
 #: Candidates of a value by trigrams and by vectors, and how many of them are scored.
-_BY_GRAMS, _BY_VECTORS, _SCORED = 6, 4, 4
+_BY_GRAMS, _BY_VECTORS, _SCORED = 8, 6, 5
 #: Neighbours of a value in its own column that are scored.
 _SIBLINGS = 2
 #: The least cosine of vectors that proposes a pair.
@@ -37,6 +38,8 @@ _SYNONYM = 0.8
 _CODE, _CODED, _NEARLY = 3, 0.65, 0.02
 #: Words by which two values may differ to count each of them as a difference.
 _FEW_WORDS = 3
+#: The chance of a best partner of which nothing is known.
+_USUAL = 0.3
 #: The most that the chance of a pair can be whose words or numbers contradict each other.
 _DOUBTFUL = 0.2
 
@@ -165,7 +168,7 @@ def second_features(
     pair: ComparedColumns, equal: Int, found: DescribedPairs, first: Trees
 ) -> Float:
     """Describe pairs with their surroundings, as the second model sees them."""
-    left, right, rows, differences = found
+    left, right, rows, _ = found
     size, other_size = len(pair.words[0]), len(pair.words[1])
     chance = first.chance(rows)
     in_row, row_rank = ordered(chance, left, 3)
@@ -201,42 +204,87 @@ def second_features(
         np.full(len(left), best_rows.mean() if len(best_rows) else 0.0),
         np.full(len(left), shapes[1].mean() if len(shapes[1]) else 0.0),
     ]  # fmt: skip
-    counted = _counted_differences(differences, row_rank == 0, apart)
+    best = chance * (row_rank == 0)
+    counted = _counted_differences(pair.words[0], found, np.where(row_rank == 0, best, -1.0), apart)
     return np.hstack([rows, np.stack(columns, axis=1), counted]).astype(np.float32)
 
 
+class _Habits:
+    """How often words differ between best partners, and how sure those partners are.
+
+    Values that differ in a number alone (the seasons of a league) are one observation: the same
+    mistake in each of them is no habit.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[object, dict[frozenset[str], float]] = {}
+        self._sums: dict[object, float] = {}
+
+    def note(self, key: object, context: frozenset[str], chance: float) -> None:
+        """Note that a best partner of this chance differs in this way."""
+        seen = self._seen.setdefault(key, {})
+        before = seen.get(context, 0.0)
+        seen[context] = max(before, chance)
+        self._sums[key] = self._sums.get(key, 0.0) + seen[context] - before
+
+    def others(self, key: object, context: frozenset[str]) -> tuple[int, float]:
+        """Return how often that is so elsewhere, and the mean chance there, drawn to .3."""
+        seen = self._seen.get(key)
+        if seen is None:
+            return 0, _USUAL
+        count = len(seen) - (context in seen)
+        total = max(self._sums[key] - seen.get(context, 0.0), 0.0)
+        return count, (total + _USUAL) / (count + 1)
+
+
 def _counted_differences(
-    differences: list[Difference], is_best: Marks, apart: list[Difference]
+    words: list[ValueWords], found: DescribedPairs, best: Double, apart: list[Difference]
 ) -> Double:
     """Count how often the words that differ do so in other pairs.
 
     Words that set two values of one column apart name different things (men, women); words that
-    often differ between best partners of two columns are a habit of one of them (NHS Trust, Ltd).
+    often differ between best partners of two columns are a habit of one of them (NHS Trust).
+    ``best`` has the chance of the best partners, and -1 for others.
     """
     within: Counter[tuple[str, ...] | str] = Counter()
-    across: Counter[Difference | str] = Counter()
     for mine, theirs in apart:
         within[(*min(mine, theirs), "/", *max(mine, theirs))] += 1
         if len(mine) + len(theirs) <= _FEW_WORDS:
             within.update(mine + theirs)
-    for at in np.flatnonzero(is_best).tolist():
-        across[differences[at]] += 1
-        if sum(map(len, differences[at])) <= _FEW_WORDS:
-            across.update(differences[at][0] + differences[at][1])
-    counted = np.zeros((len(differences), 6))
-    for at, ((mine, theirs), itself) in enumerate(zip(differences, is_best.tolist(), strict=True)):
+    contexts = [
+        frozenset(one for one in words[at].distinct.difference(difference[0])
+                  if not one[0].isdigit())
+        for at, difference in zip(found.left.tolist(), found.differences, strict=True)
+    ]  # fmt: skip
+    habits = _Habits()
+    for at in np.flatnonzero(best >= 0).tolist():
+        difference, context, chance = found.differences[at], contexts[at], float(best[at])
+        habits.note(difference, context, chance)
+        if sum(map(len, difference)) <= _FEW_WORDS:
+            for side in (0, 1):
+                for word in difference[side]:
+                    habits.note((side, word), context, chance)
+    counted = np.zeros((len(contexts), 10))
+    counted[:, 6:] = 1.0
+    for at, ((mine, theirs), context) in enumerate(zip(found.differences, contexts, strict=True)):
         if not mine and not theirs:
             continue
-        few = itself and len(mine) + len(theirs) <= _FEW_WORDS
+        both, sure = habits.others((mine, theirs), context)
+        seen = [[habits.others((side, word), context) for word in part]
+                for side, part in enumerate((mine, theirs))]  # fmt: skip
+        chances = [min((chance for _, chance in part), default=1.0) for part in seen]
         counted[at] = (
-            across[mine, theirs] - itself,
-            within[(*min(mine, theirs), "/", *max(mine, theirs))],
-            max((within[word] for word in mine), default=0),
-            max((within[word] for word in theirs), default=0),
-            max((across[word] for word in mine), default=few) - few,
-            max((across[word] for word in theirs), default=few) - few,
+            log1p(both),
+            log1p(within[(*min(mine, theirs), "/", *max(mine, theirs))]),
+            log1p(max((within[word] for word in mine), default=0)),
+            log1p(max((within[word] for word in theirs), default=0)),
+            log1p(max((count for count, _ in seen[0]), default=0)),
+            log1p(max((count for count, _ in seen[1]), default=0)),
+            sure,
+            *chances,
+            min(chances),
         )
-    return np.log1p(counted)
+    return counted
 
 
 @cache

@@ -48,18 +48,28 @@ class Decisions:
         if isinstance(given, str | os.PathLike):
             made._read(Path(given).expanduser())
             return made
+        if not isinstance(given, Iterable):
+            raise DeepJoinError(
+                f"`decisions` is {given!r}; it must be a CSV file or a list of "
+                "(query, target, True or False)."
+            )
         for one in given:
-            if len(one) != 3:
+            if (
+                not isinstance(one, Sequence)
+                or isinstance(one, str)
+                or len(one) != 3
+                or (not isinstance(one[2], bool))
+            ):
                 raise DeepJoinError(
                     f"`decisions` has {one!r}; each must be (query, target, True or False)."
                 )
-            made.add(*one)
+            made.add(str(one[0]), str(one[1]), one[2])
         return made
 
     def add(self, query: str, target: str, accept: bool) -> None:
         """Note a decision."""
         key = canonical(query), canonical(target)
-        self.pairs[key], self.spelled[key] = bool(accept), (query, target)
+        self.pairs[key], self.spelled[key] = accept, (query, target)
 
     def options(
         self, mine: Sequence[str], theirs: Sequence[str], precision: float | None = None

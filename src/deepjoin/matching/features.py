@@ -17,8 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from deepjoin.arrays import Double, Float, Int
-from deepjoin.lazy import cached_property
+from deepjoin.arrays import Float, Int
 from deepjoin.matching.candidates import MOST_CHARACTERS
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
@@ -147,7 +146,6 @@ class WordWeights:
     """How much each word of two columns weighs, and in how many values of each it is."""
 
     def __init__(self, left: list[ValueWords], right: list[ValueWords]) -> None:
-        self._sides = left, right
         self.left = Counter(token for words in left for token in words.distinct)
         self.right = Counter(token for words in right for token in words.distinct)
         #: How many values of either column have a code.
@@ -168,16 +166,6 @@ class WordWeights:
                 known *= _LIGHT_WEIGHT
             self._known[token] = known
         return known
-
-    @cached_property
-    def holders(self) -> tuple[dict[str, set[int]], dict[str, set[int]]]:
-        """The values of either column that have a word, by their places."""
-        found: tuple[dict[str, set[int]], dict[str, set[int]]] = {}, {}
-        for side, known in zip(self._sides, found, strict=True):
-            for at, words in enumerate(side):
-                for token in words.distinct:
-                    known.setdefault(token, set()).add(at)
-        return found
 
 
 @lru_cache(1 << 16)
@@ -378,34 +366,6 @@ def _acronym(words: ValueWords, squashed: str) -> bool:
     letters = "".join(token[0] for token in words.tokens)
     heavy = "".join(token[0] for token in words.tokens if token not in _LIGHT)
     return squashed in (letters, heavy)
-
-
-SHARED_NAMES = ("shared_here", "shared_there", "same_order")
-
-
-def shared_features(
-    sides: tuple[list[ValueWords], list[ValueWords]], mine: Int, theirs: Int, weights: WordWeights
-) -> Double:
-    """Count for each pair how many values of either column have all words that the two share.
-
-    Joseph and Cassidy may be common, but if one value of either column has both, the rest
-    matters little. The last number says whether both have the shared words in the same order.
-    """
-    lefts, rights = sides
-    counted = np.zeros((len(mine), len(SHARED_NAMES)))
-    for at, (i, j) in enumerate(zip(mine.tolist(), theirs.tolist(), strict=True)):
-        one, other = lefts[i], rights[j]
-        shared = one.distinct & other.distinct
-        if not shared:
-            continue
-        for side, known in enumerate(weights.holders):
-            held = sorted((known[token] for token in shared), key=len)
-            counted[at, side] = log1p(len(held[0]) if len(held[0]) == 1 or len(held) == 1
-                                      else len(set.intersection(*held)))  # fmt: skip
-        counted[at, 2] = [token for token in one.tokens if token in shared] == [
-            token for token in other.tokens if token in shared
-        ]
-    return counted
 
 
 def pair_features(

@@ -42,6 +42,8 @@ _TRIED, _SAMPLE = 60, 400
 _PROGRAMS, _SHARE = 3, 0.25
 #: The most that a program may reach of what an earlier one has reached.
 _TAKEN = 0.3
+#: Letters of a name that all cells of a column have.
+_NAMED = 6
 #: Constant letters and digits in the words of a program.
 _CONSTANT = re.compile(r"'[^']*[A-Za-z0-9][^']*'(?:,|$)")
 #: The share of equal values from which a program must not map many values to one.
@@ -127,6 +129,10 @@ class _Sides:
             keys.add(key)
             size = max(_letters(key), 1)
             shares.append((size / max(_letters(cell), _letters(other), 1), size, len(others)))
+        # A year and a word that all values have say nothing of what is between them.
+        texts = {re.sub("[0-9]+", "", key) for key in keys}
+        if len(texts) == 1 < len(keys) and any(map(str.isalpha, texts.pop())):
+            return 0.0
         share, size, partners = np.mean(shares, axis=0).tolist()
         words = np.mean([len(re.findall(r"\w+", key)) for key in keys])
         # What is left must name one value on either side: one word of two different cells does
@@ -270,6 +276,11 @@ def _convincing(
     few, of = min((len(met), rest), (len(reached), size))
     if _CONSTANT.search(f"{one.left.words}, {one.right.words}") and pairs > 2 * few < of:
         return False
+    # The seasons of one league are not those of another, though their years are the same.
+    series = [_one_name([sides.cells[side][at] for at in rows])
+              for side, rows in enumerate(([row for row, _ in met], sorted(reached)))]  # fmt: skip
+    if series[0] and series[1] and series[0] != series[1]:
+        return False
     # A left value with dozens of partners was cut down to something that says nothing.
     if pairs > 3 * max(len(met), len(reached)) and len(reached) < 0.6 * size:
         return False
@@ -289,6 +300,13 @@ def _convincing(
         elif _density(map(int, keys)) > 0.3 and share < 0.9:
             return False
     return len(met) / rest >= 0.1 or len(reached) / size >= 0.5
+
+
+def _one_name(cells: list[str]) -> str:
+    """Return the letters of cells that differ in their digits alone; '' if others differ too."""
+    names = {re.sub(r"[\W_0-9]+", "", cell).lower() for cell in cells}
+    name = names.pop() if len(names) == 1 < len(cells) else ""
+    return name if len(name) >= _NAMED else ""
 
 
 def _density(numbers: Iterable[int]) -> float:

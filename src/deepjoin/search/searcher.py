@@ -22,7 +22,7 @@ from deepjoin.search.ranking import UNLIKELY, Ranking
 _KEPT = 16
 #: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
 _COINCIDENCE = 0.1
-#: The first hit covers most of a query from this share on.
+#: A hit covers most of a column from this share on.
 _MOST = 0.5
 #: So few values are found in many columns; a lake does not index such columns either.
 _FEW = 5
@@ -102,12 +102,18 @@ def set_apart(
     else:
         is_full = len(hits) == options.k
         likely = [
-            hit.probability >= UNLIKELY
+            _is_likely(hit)
             or bool(hit.matched and not is_full)
             or (place == 0 and hit.joinability >= _MOST)
             for place, hit in enumerate(hits)
         ]
     return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
+
+
+def _is_likely(hit: Hit) -> bool:
+    """Whether a hit is worth a place; one that covers little of both columns has to be likelier."""
+    covers_much = max(hit.joinability, hit.reverse) >= _MOST
+    return hit.probability >= (UNLIKELY if covers_much else 2 * UNLIKELY)
 
 
 @contextmanager

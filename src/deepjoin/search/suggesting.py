@@ -130,6 +130,9 @@ def _longer(
     possible = dict.fromkeys(other for _, other in _not_chosen(sharing, chosen))
     if not (matched and possible and rows.is_unique((first, *possible))):
         return None
+    # A column that is a key alone has hits of its own, and the first would only lose rows there.
+    is_key = {other: rows.is_unique((other,)) for other in possible}
+    sharing = [pair for pair in sharing if not is_key.get(pair[1])]
     while len(chosen) <= min(_ADDED, MOST_PARTS - 1):
         best: tuple[tuple[bool, int], int, tuple[int, int], Int, Int] | None = None
         for pair in _not_chosen(sharing, chosen):
