@@ -427,8 +427,8 @@ def test_a_search_past_its_time_returns_what_it_has(served: Served) -> None:
 def test_doubtful_pairs_of_a_preview_come_back_decided(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()
-    (folder / "a.csv").write_text("name,x\nUK,1\nPeru,2\nChile,3\n")
-    (folder / "b.csv").write_text("land,y\nGreat Britain,m\nPeru,p\nChile,c\n")
+    (folder / "a.csv").write_text("name,x\nAcme Trading,1\nPeru,2\nChile,3\n")
+    (folder / "b.csv").write_text("land,y\nAcme Holdings Ltd,m\nPeru,p\nChile,c\n")
     lake = deepjoin.index(folder, settings=deepjoin.Settings(min_distinct=1))
     join: dict[str, Any] = {
         "left": {"table": "a.csv"},
@@ -436,7 +436,7 @@ def test_doubtful_pairs_of_a_preview_come_back_decided(tmp_path: Path) -> None:
         "hit": {"table": "b.csv", "column": "land"},
         "columns": ["y"],
     }
-    pair = {"query": "UK", "target": "Great Britain"}
+    pair = {"query": "Acme Trading", "target": "Acme Holdings Ltd"}
     with serving(folder, lake) as served:
         strict = served.post("/api/join/preview", join | {"precision": 1.0})
         assert [row[-1] for row in strict["rows"]] == [None, "p", "c"]

@@ -322,25 +322,26 @@ def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None
 
 @pytest.mark.slow
 def test_a_hit_by_meaning_joins_unless_only_equal_values_are_wanted(lake_folder: Path) -> None:
-    codes = "name,code\nUnited States,a\nUnited Kingdom,b\nHouston TX,c\nHouston MS,d\nPeru,e\n"
+    firms = "Acme Holdings Ltd,c\nAcme Holdings Inc,d\nCobalt Foods,e\n"
+    codes = "name,code\nBorealis Optics,a\nDune Air,b\n" + firms
     (lake_folder.parent / "tables" / "codes.csv").parent.mkdir(exist_ok=True)
     (lake_folder.parent / "tables" / "codes.csv").write_text(codes)
     deepjoin.index(lake_folder.parent / "tables")
     with serving(lake_folder.parent / "tables") as served:
-        upload = served.upload(b"k\nUSA\nUK\nHouston\n", "x.csv")["upload"]
+        upload = served.upload(b"k\nBorealis\nDune\nAcme Holdings\n", "x.csv")["upload"]
         hit = {"table": "codes.csv", "column": "name"}
         asked = {"left": {"upload": upload}, "on": "k", "hit": hit, "columns": ["code"]}
         shown = served.post("/api/join/preview", asked)
         assert [column["name"] for column in shown["columns"]] == [
             *("k", "similarity", "alternatives", "code")
         ]
-        # Either Houston is about as likely; the likelier one joins, the other is an alternative.
+        # Either firm is about as likely; the likelier one joins, the other is an alternative.
         *sure, likelier = [row[-1] for row in shown["rows"]]
         assert sure == ["a", "b"] and likelier in ("c", "d")
         facts = shown["facts"]
         assert (facts["join"], facts["matched_left_rows"]) == ("any", 2)
         assert (facts["ambiguous_left_rows"], facts["alternatives"]) == (1, "alternatives")
-        assert sorted(facts["several"][0]["targets"]) == ["Houston MS", "Houston TX"]
+        assert sorted(facts["several"][0]["targets"]) == ["Acme Holdings Inc", "Acme Holdings Ltd"]
         assert "columns=['code']" in shown["python"] and "join=" not in shown["python"]
         equal = served.post("/api/join/preview", asked | {"join": "equi"})
         assert equal["facts"]["matched_left_rows"] == 0

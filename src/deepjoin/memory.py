@@ -39,9 +39,9 @@ def check_reading(needed: int, memory: int) -> None:
     """Refuse a table that takes more memory to read than a build has beside the cells that wait.
 
     >>> check_reading(700 << 20, 2 << 30)
-    >>> check_reading(700 << 20, 600 << 20)
+    >>> check_reading(700 << 20, 600 << 20)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    deepjoin.errors.UnreadableTable: reading it takes 700 MB at once, ... `memory` of at least 1.8G
+    deepjoin.errors.UnreadableTable: reading it takes 700 MB at once, ... at least 1.8G, or ...
     """
     memory = max(memory, LEAST)
     if needed > memory - for_cells(memory) - _LIBRARIES:

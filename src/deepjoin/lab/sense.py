@@ -37,7 +37,7 @@ from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.relations import KEY_FEATURES, RelationFinder, WeighedPairs, key_features
 from deepjoin.search.hybrid import NameVectors
-from deepjoin.search.likely import HIT_FEATURES, QueryFacts
+from deepjoin.search.likely import HIT_FEATURES, LIST_FEATURES, QueryFacts
 from deepjoin.search.query import SearchQuery
 from deepjoin.settings import SearchSettings, Vectors
 
@@ -69,6 +69,7 @@ _WITHOUT_MEANING = 0.3
 _DEEP, _DEEPER, _SOME = 150, 1000, 20
 #: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
 _WEIGHTS = (2.0, 2.0, 1.0)
+_LIST_WEIGHTS = (2.0, 1.0)
 _RIVAL = 8.0
 
 
@@ -463,11 +464,15 @@ def labelled_queries(corpus: Path) -> list[KnownQuery]:
     return found
 
 
-def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedTrees:
+def fit_hits(
+    sets: Sequence[LabelledHits],
+    weights: Sequence[float],
+    features: Sequence[str] = HIT_FEATURES,
+) -> BoostedTrees:
     """Fit the model of hits; a part of them without the meaning of names, as equi hits have it."""
     from sklearn.model_selection import GroupKFold
 
-    rows = np.vstack([one.rows for one in sets])
+    rows = np.vstack([one.rows for one in sets])[:, : len(features)]
     labels = np.concatenate([one.labels for one in sets])
     groups = np.concatenate([one.groups for one in sets])
     weight = np.concatenate([w * one.weights for one, w in zip(sets, weights, strict=True)])
@@ -480,9 +485,9 @@ def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedT
     rows[outside, HIT_FEATURES.index("same_place")] = 0
     chances = np.zeros(len(rows))
     for train, test in GroupKFold(5, shuffle=True, random_state=1).split(rows, labels, groups):
-        model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
+        model = fit_rising_trees(rows[train], labels[train], features, weight[train])
         chances[test] = model.probabilities(rows[test])
-    model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
+    model = fit_rising_trees(rows, labels, features, weight)
     return replace(model, curve=logistic_curve(chances, labels))
 
 
@@ -523,6 +528,8 @@ def main() -> None:
     }
     if hits:
         found["hit"] = fit_hits(hits, _WEIGHTS).to_json()
+        children, _, labelled = hits
+        found["list"] = fit_hits((children, labelled), _LIST_WEIGHTS, LIST_FEATURES).to_json()
     options.out.write_text(json.dumps(before | found, separators=(",", ":")) + "\n", "utf-8")
     sys.stdout.write(
         f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}\n"

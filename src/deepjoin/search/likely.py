@@ -36,6 +36,8 @@ HIT_FEATURES = (
     *("title_letters", "home", "query_key", "target_key", "query_named", "target_named"),
     *("same_place", "query_home", "child_letters", "child_letters_back"),
 )
+#: What the model of lists looks at: a list has no table that could refer to another.
+LIST_FEATURES = HIT_FEATURES[: HIT_FEATURES.index("query_home")]
 
 
 class PairSide(NamedTuple):
@@ -287,7 +289,12 @@ class QueryFacts:
     ) -> Double:
         """Return the chance of each column."""
         rows = self.features(segment, columns, shares, reverse, meaning)
-        found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        # Values without a name are looked up: what refers to them is seldom what is wanted.
+        if self.query.name:
+            found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        else:
+            model = shipped_model("list", LIST_FEATURES)
+            found = model.probabilities(rows[:, : len(LIST_FEATURES)])
         if not self.query.decided:
             return found
         said = decisions(self.query, segment, columns)

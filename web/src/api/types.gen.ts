@@ -737,7 +737,7 @@ export interface TableSummary {
   names: string[];
 }
 
-/** A hit; its id tells columns of the same name apart. */
+/** A hit; its id distinguishes columns of the same name. */
 export interface Target {
   table: string;
   column: string;
