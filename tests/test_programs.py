@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin.joining.entry import JoinWarning
 from deepjoin.matching import formats, steps, units
-from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
+from deepjoin.matching.programs import _CONSTANT, Rewriting, _taken_apart, find_programs
 from deepjoin.matching.steps import ProgramStep
 
 pd = pytest.importorskip("pandas")
@@ -172,10 +172,23 @@ def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
         # The first digit of every year is 2: that makes no quarter of it.
         (["2021/x", "2020/y", "2022/z", "2023/a"], ["Q2 2021", "Q1 2021", "Q2 2020", "Q4 2020",
                                                     "Q3 2022", "Q4 2022", "Q1 2023", "Q3 2023"]),
+        # Any minute of a day is among the numbers up to 1,500.
+        ([f"{at // 60:02}:{at % 60:02}" for at in range(3, 1440, 7)],
+         [str(number) for number in range(1, 1501)]),
     ],
 )  # fmt: skip
 def test_chance_is_no_program(left: list[str], right: list[str]) -> None:
     assert found(left, right) == []
+
+
+def test_separators_of_a_program_are_not_constant_letters() -> None:
+    parts = [steps.split("-", at) for at in (0, 1)]
+    assert not _CONSTANT.search(steps.joined([parts[0], ", ", parts[1]], 1).words)
+    constants: list[list[ProgramStep | str]]
+    constants = [["Q", *parts], [parts[0], "-Q"], [*parts, " nr ", parts[0]]]
+    for constant in constants:
+        assert _CONSTANT.search(f"{steps.joined(constant, 1).words}, the value")
+        assert _CONSTANT.search(f"the value, {steps.joined(constant, 1).words}")
 
 
 def test_a_second_program_leaves_alone_what_the_first_has_matched() -> None:

@@ -15,6 +15,8 @@ from deepjoin.read.sql import literal
 
 #: Cells that must follow a format before it counts as the column's own.
 _MOSTLY = 0.8
+#: The share of the numbers of a column without gaps that must be met.
+_MET = 0.5
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 #: Factor, offset and words of conversions between units; the inverse of each is tried as well.
@@ -131,9 +133,10 @@ def unit_pairs(
         # By chance a number would meet one of the column's if those lie close together.
         spread = (goals[-1] - goals[0]) or 1.0
         dense = 2 * allowed.mean() * len(goals) / spread
-        if dense > 0.2 and not (is_sure and dense < 1.2 and hit.mean() >= 0.95 and len(hit) >= 8):
-            continue
         count = len(np.unique(place[hit]))
+        is_met = hit.mean() >= 0.95 and len(hit) >= 8 and count >= _MET * len(goals)
+        if dense > 0.2 and not (is_sure and is_met and dense < 1.2):
+            continue
         integral = bool(np.all(goals == np.rint(goals)) and factor in (10, 100, 1000, 1, 24, 60))
         if (
             count >= 3 and hit.mean() >= 0.8 and not (integral and is_plain)
