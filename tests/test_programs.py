@@ -83,6 +83,15 @@ def test_dates_units_and_numerals_are_the_same_in_python_sql_and_pandas() -> Non
         assert in_pandas(step, WRITTEN) == expected, step.words
 
 
+def test_dates_without_separators_and_early_years_are_the_same_in_every_form() -> None:
+    cells = ["20200131", "2020131", "202001", "20201", "0930", "930", "0999-01-02"]
+    for shape in ("%Y%m%d", "%Y%m", "%H%M", "%Y-%m-%d"):
+        step = formats._reread(shape, "%Y-%m-%d %H:%M")
+        expected = [step(cell) for cell in cells]
+        assert len([one for one in expected if one]) == 1
+        assert in_sql(step, cells) == in_pandas(step, cells) == expected
+
+
 @pytest.mark.parametrize(
     ("source", "target"),
     [("Anna Smith", "Smith, A."), ("19610223", "23.02.1961"), ("smith, john", "jsmith")],
