@@ -158,6 +158,19 @@ def test_programs_are_found(left: list[str], right: list[str], words: str) -> No
     assert sorted(one.right.tolist()) == list(range(len(right)))
 
 
+def test_the_sql_of_units_reads_thousands_on_both_sides() -> None:
+    left, right = ["70 kg", "81 kg", "93 kg", "600 kg"], ["154.3 lb", "178.6 lb", "205.0 lb",
+                                                           "1,322.8 lb"]  # fmt: skip
+    (one,) = found(left, right)
+    joined = duckdb.execute(
+        "SELECT left_cell, right_cell FROM (SELECT unnest($1) AS left_cell), "
+        f"(SELECT unnest($2) AS right_cell) WHERE {one.program.sql} ORDER BY ALL",
+        [left, right],
+    ).fetchall()
+    assert joined == sorted(zip(left, right, strict=True))
+    assert units._conversion(2.0, 0, "twice", 1)("n/a") is None
+
+
 def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
     (one,) = found(["2020-01-02", "2020-04-03", "2020-12-25"],
                    ["02/01/2020", "03/04/2020", "25/12/2020"])  # fmt: skip
