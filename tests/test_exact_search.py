@@ -56,6 +56,18 @@ def test_top_k_equals_brute_force(
     assert [hit.rank for hit in results] == list(range(1, len(results) + 1))
 
 
+def test_the_last_of_256_columns_is_ranked_by_its_own_size(make_lake: MakeLake) -> None:
+    # Numbers of columns are stored in one byte then, in which 255 + 1 is 0.
+    columns = [
+        Column([f"{i} {j}" for j in range(5)], "c", f"t{i:03}", column_id=f"t{i:03}#0")
+        for i in range(256)
+    ]
+    query = [*columns[7].cells, columns[255].cells[0]]
+    (truth,) = brute_force(columns, [Column(query)], "default")
+    results = make_lake(columns).search(query, method="exact-equi")
+    assert [hit.column_id for hit in results] == truth.ranked == ["t007#0", "t255#0"]
+
+
 @pytest.mark.slow
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10))
 def test_evidence_equals_the_definitions(

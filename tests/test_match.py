@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -325,6 +326,16 @@ def test_other_mistakes_are_refused(tmp_path: Path) -> None:
         deepjoin.match(["a"], ["b"], precision=0)
     with pytest.raises(DeepJoinError, match="`precision` is '.9'; it must be above 0"):
         deepjoin.match(["a"], ["b"], precision=".9")  # type: ignore[arg-type]
+
+
+def test_numbers_and_truths_of_numpy_are_accepted() -> None:
+    said = np.array([True, False])
+    decided = list(zip(["Oslo", "Lima"], ["Kristiania", "Lima"], said, strict=True))
+    precision: Any = np.float32(0.9)
+    found = deepjoin.match(
+        ["Oslo", "Lima"], ["Kristiania", "Lima"], decisions=decided, precision=precision
+    )
+    assert found.pairs == [("Oslo", "Kristiania")]
 
 
 def test_a_requested_precision_is_kept() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin.joining.entry import JoinWarning
 from deepjoin.matching import formats, steps, units
-from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
+from deepjoin.matching.programs import _CONSTANT, Rewriting, _taken_apart, find_programs
 from deepjoin.matching.steps import ProgramStep
 
 pd = pytest.importorskip("pandas")
@@ -83,6 +83,15 @@ def test_dates_units_and_numerals_are_the_same_in_python_sql_and_pandas() -> Non
         assert in_pandas(step, WRITTEN) == expected, step.words
 
 
+def test_dates_without_separators_and_early_years_are_the_same_in_every_form() -> None:
+    cells = ["20200131", "2020131", "202001", "20201", "0930", "930", "0999-01-02"]
+    for shape in ("%Y%m%d", "%Y%m", "%H%M", "%Y-%m-%d"):
+        step = formats._reread(shape, "%Y-%m-%d %H:%M")
+        expected = [step(cell) for cell in cells]
+        assert len([one for one in expected if one]) == 1
+        assert in_sql(step, cells) == in_pandas(step, cells) == expected
+
+
 @pytest.mark.parametrize(
     ("source", "target"),
     [("Anna Smith", "Smith, A."), ("19610223", "23.02.1961"), ("smith, john", "jsmith")],
@@ -149,6 +158,19 @@ def test_programs_are_found(left: list[str], right: list[str], words: str) -> No
     assert sorted(one.right.tolist()) == list(range(len(right)))
 
 
+def test_the_sql_of_units_reads_thousands_on_both_sides() -> None:
+    left, right = ["70 kg", "81 kg", "93 kg", "600 kg"], ["154.3 lb", "178.6 lb", "205.0 lb",
+                                                           "1,322.8 lb"]  # fmt: skip
+    (one,) = found(left, right)
+    joined = duckdb.execute(
+        "SELECT left_cell, right_cell FROM (SELECT unnest($1) AS left_cell), "
+        f"(SELECT unnest($2) AS right_cell) WHERE {one.program.sql} ORDER BY ALL",
+        [left, right],
+    ).fetchall()
+    assert joined == sorted(zip(left, right, strict=True))
+    assert units._conversion(2.0, 0, "twice", 1)("n/a") is None
+
+
 def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
     (one,) = found(["2020-01-02", "2020-04-03", "2020-12-25"],
                    ["02/01/2020", "03/04/2020", "25/12/2020"])  # fmt: skip
@@ -172,10 +194,23 @@ def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
         # The first digit of every year is 2: that makes no quarter of it.
         (["2021/x", "2020/y", "2022/z", "2023/a"], ["Q2 2021", "Q1 2021", "Q2 2020", "Q4 2020",
                                                     "Q3 2022", "Q4 2022", "Q1 2023", "Q3 2023"]),
+        # Any minute of a day is among the numbers up to 1,500.
+        ([f"{at // 60:02}:{at % 60:02}" for at in range(3, 1440, 7)],
+         [str(number) for number in range(1, 1501)]),
     ],
 )  # fmt: skip
 def test_chance_is_no_program(left: list[str], right: list[str]) -> None:
     assert found(left, right) == []
+
+
+def test_separators_of_a_program_are_not_constant_letters() -> None:
+    parts = [steps.split("-", at) for at in (0, 1)]
+    assert not _CONSTANT.search(steps.joined([parts[0], ", ", parts[1]], 1).words)
+    constants: list[list[ProgramStep | str]]
+    constants = [["Q", *parts], [parts[0], "-Q"], [*parts, " nr ", parts[0]]]
+    for constant in constants:
+        assert _CONSTANT.search(f"{steps.joined(constant, 1).words}, the value")
+        assert _CONSTANT.search(f"the value, {steps.joined(constant, 1).words}")
 
 
 def test_a_second_program_leaves_alone_what_the_first_has_matched() -> None:

@@ -318,7 +318,7 @@ def test_roles_and_prefixes_of_names_say_what_a_column_refers_to(tmp_path: Path)
     assert (own.parent_table, own.parent_columns) == ("employees", ("id",))
     assert "a row of the same table" in own.evidence["name"]
     assert (other.parent_table, other.parent_columns) == ("customer", ("c_custkey",))
-    assert "without what all names of a table begin with" in other.evidence["name"]
+    assert "without the prefix that all names of a table have" in other.evidence["name"]
     assert ("employees", "age") not in found and ("orders", "o_priority") not in found
 
 

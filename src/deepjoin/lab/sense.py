@@ -65,7 +65,7 @@ _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
 #: Hits of a foreign key's column that are learned from. A key is searched deeper, since its
-#: children may hold little of it; of the hits after the first, every so many is taken.
+#: children may hold little of it; of its wrong hits after the first 150, every 20th is taken.
 _DEEP, _DEEPER, _SOME = 150, 1000, 20
 #: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
 _WEIGHTS = (2.0, 2.0, 1.0)
@@ -368,7 +368,7 @@ class KnownQuery(NamedTuple):
     #: Ids of columns.
     right: set[str]
     group: str
-    #: Columns that look most like right answers and are none: other children of the same parent.
+    #: Wrong answers that look most like right ones: other children of the same parent.
     rivals: frozenset[str] = frozenset()
 
 

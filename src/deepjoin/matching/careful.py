@@ -204,8 +204,8 @@ def second_features(
         np.full(len(left), best_rows.mean() if len(best_rows) else 0.0),
         np.full(len(left), shapes[1].mean() if len(shapes[1]) else 0.0),
     ]  # fmt: skip
-    best = chance * (row_rank == 0)
-    counted = _counted_differences(pair.words[0], found, np.where(row_rank == 0, best, -1.0), apart)
+    best = np.where(row_rank == 0, chance, -1.0)
+    counted = _counted_differences(pair.words[0], found, best, apart)
     return np.hstack([rows, np.stack(columns, axis=1), counted]).astype(np.float32)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.matching.linking import LinkOptions
@@ -58,12 +60,12 @@ class Decisions:
                 not isinstance(one, Sequence)
                 or isinstance(one, str)
                 or len(one) != 3
-                or (not isinstance(one[2], bool))
+                or not isinstance(one[2], bool | np.bool_)
             ):
                 raise DeepJoinError(
                     f"`decisions` has {one!r}; each must be (query, target, True or False)."
                 )
-            made.add(str(one[0]), str(one[1]), one[2])
+            made.add(str(one[0]), str(one[1]), bool(one[2]))
         return made
 
     def add(self, query: str, target: str, accept: bool) -> None:

@@ -56,7 +56,9 @@ def match(
         A CSV file to write doubtful pairs to, with an empty column decision: fill it in and give
         the file back as ``decisions``. Decisions that were given are kept in it.
     """
-    if precision is not None and not (isinstance(precision, int | float) and 0 < precision <= 1):
+    if precision is not None and not (
+        isinstance(precision, int | float | np.floating) and 0 < precision <= 1
+    ):
         raise DeepJoinError(f"`precision` is {precision!r}; it must be above 0 and at most 1.")
     if join not in JOINS:
         raise unknown_name("join kind", str(join), "a match", JOINS)

@@ -30,6 +30,8 @@ _MONTHLY = (
     "%Y%m",
 )  # fmt: skip
 _TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%I %p", "%H%M")
+#: Digits of those without separators: Python and pandas would read 930 as half past nine.
+_LENGTHS = {"%Y%m%d": 8, "%Y%m%d%H%M%S": 14, "%Y%m": 6, "%H%M": 4}
 #: Parts of a date that the other column may have instead of the whole.
 _PARTS = {
     "%Y": "the year", "%m": "the month", "%B": "the name of the month", "%A": "the weekday",
@@ -209,8 +211,11 @@ def _shapes_of(some: list[str], formats: tuple[str, ...]) -> list[str]:
 
 
 def _parsed(cell: str, shape: str) -> datetime | None:
+    text = cell.strip(" ")
+    if len(text) != _LENGTHS.get(shape, len(text)):
+        return None
     try:
-        return datetime.strptime(cell.strip(" "), shape)
+        return datetime.strptime(text, shape)
     except ValueError:
         return None
 
@@ -220,14 +225,20 @@ def _reread(shape: str, to: str, words: str = "") -> ProgramStep:
 
     def run(cell: str) -> str | None:
         moment = _parsed(cell, shape)
-        return None if moment is None else moment.strftime(to)
+        if moment is None:
+            return None
+        # DuckDB writes the year 999 with four digits, Python with three.
+        return moment.strftime(to.replace("%Y", f"{moment.year:04}"))
 
+    sql, pandas = "trim({x}, ' ')", '{x}.str.strip(" ")'
+    if shape in _LENGTHS:
+        sql = f"CASE WHEN length({sql}) = {_LENGTHS[shape]} THEN {sql} END"
+        pandas = f"{pandas}.where({pandas}.str.len() == {_LENGTHS[shape]})"
     return ProgramStep(
         f"{words} of the date written as {shape}" if words else f"the date written as {shape}",
         run,
-        f"strftime(try_strptime(trim({{x}}, ' '), {literal(shape)}), {literal(to)})",
-        f'pd.to_datetime({{x}}.str.strip(" "), format={shape!r}, errors="coerce")'
-        f".dt.strftime({to!r})",
+        f"strftime(try_strptime({sql}, {literal(shape)}), {literal(to)})",
+        f'pd.to_datetime({pandas}, format={shape!r}, errors="coerce").dt.strftime({to!r})',
         1.0,
     )
 

@@ -44,8 +44,8 @@ _PROGRAMS, _SHARE = 3, 0.25
 _TAKEN = 0.3
 #: Letters of a name that all cells of a column have.
 _NAMED = 6
-#: Constant letters and digits in the words of a program.
-_CONSTANT = re.compile(r"'[^']*[A-Za-z0-9][^']*'(?:,|$)")
+#: Constant letters and digits in the words of a program, not what is between two separators.
+_CONSTANT = re.compile(r"(?:^|, |then )'[^']*[A-Za-z0-9][^']*'(?:,|$)")
 #: The share of equal values from which a program must not map many values to one.
 _ALIKE = 0.2
 #: The least share of the cells that is compared where both sides are cut.

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from deepjoin.arrays import Double, Int
-from deepjoin.matching.steps import WHOLE, ProgramStep, found
+from deepjoin.matching.steps import WHOLE, ProgramStep, found, replaced
 from deepjoin.read.sql import literal
 
 #: Cells that must follow a format before it counts as the column's own.
 _MOSTLY = 0.8
+#: The share of the numbers of a column without gaps that must be met.
+_MET = 0.5
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 #: Factor, offset and words of conversions between units; the inverse of each is tried as well.
@@ -85,8 +88,9 @@ MINUTES = _in_two_units(
     "([0-9]{1,6}):([0-5][0-9])", (60, 1),
 )  # fmt: skip
 #: The first number of a cell, whose other characters are a unit.
-FIRST_NUMBER = found("[0-9][0-9,]*(?:[.][0-9]+)?", "number", 0)
 _AROUND = re.compile("[0-9][0-9,]*(?:[.][0-9]+)?")
+FIRST_NUMBER = found(_AROUND.pattern, "number", 0).then(replaced(",", "", ""))
+FIRST_NUMBER = replace(FIRST_NUMBER, words="the first number", cost=2.0)
 _LONGEST_UNIT = 12
 
 
@@ -131,9 +135,10 @@ def unit_pairs(
         # By chance a number would meet one of the column's if those lie close together.
         spread = (goals[-1] - goals[0]) or 1.0
         dense = 2 * allowed.mean() * len(goals) / spread
-        if dense > 0.2 and not (is_sure and dense < 1.2 and hit.mean() >= 0.95 and len(hit) >= 8):
-            continue
         count = len(np.unique(place[hit]))
+        is_met = hit.mean() >= 0.95 and len(hit) >= 8 and count >= _MET * len(goals)
+        if dense > 0.2 and not (is_sure and is_met and dense < 1.2):
+            continue
         integral = bool(np.all(goals == np.rint(goals)) and factor in (10, 100, 1000, 1, 24, 60))
         if (
             count >= 3 and hit.mean() >= 0.8 and not (integral and is_plain)
@@ -191,9 +196,16 @@ def _parsed(cells: list[str]) -> tuple[Double, Double]:
 
 def _conversion(factor: float, offset: float, words: str, decimals: int) -> ProgramStep:
     plus = f" + {offset:.10g}" if offset else ""
+
+    def run(cell: str) -> str | None:
+        text = cell.strip(" ").replace(",", "")
+        if not _NUMBER.fullmatch(text):
+            return None
+        return f"{round(float(text) * factor + offset, decimals):.12g}"
+
     return ProgramStep(
         words,
-        lambda cell: f"{round(float(cell.replace(',', '')) * factor + offset, decimals):.12g}",
+        run,
         f"round(TRY_CAST(replace({{x}}, ',', '') AS DOUBLE) * {factor:.12g}{plus}, {decimals})",
         f'(pd.to_numeric({{x}}.str.replace(",", ""), errors="coerce") * {factor:.12g}{plus})'
         f".round({decimals})",

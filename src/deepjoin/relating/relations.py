@@ -674,10 +674,10 @@ class _Describer:
             words["name"] = (
                 "both columns have the same name"
                 if is_same
-                else "the names are the same without what all names of a table begin with"
+                else "the names are the same without the prefix that all names of a table have"
             )
         elif f.table[c] == f.table[p] and f.roles[f.name[c]] & Role.OWN_KIND:
-            words["name"] = "the name is what a row of the same table is to a row"
+            words["name"] = "the name is a role that a row of the same table has, such as parent"
         elif in_table[0] > _ALIKE:
             words["name"] = f"the name refers to {short_name(table)}"
         elif shared_letters(child.letters, other.letters)[0][0] > _ALIKE:

@@ -54,18 +54,21 @@ class _QueryTable:
 
     def __init__(self, columns: Sequence[Column], own: int, profile: str) -> None:
         self.columns, self.own, self._profile = columns, own, profile
-        self._parts: dict[tuple[int, int], tuple[int, Int32, PartPairs]] = {}
+        self._parts: dict[int, tuple[SearchQuery, Int32]] = {}
+        self._found: dict[tuple[int, int], PartPairs] = {}
         #: What is left of the work that all hits share.
         self.work = _WORK
 
     def _part(self, column: int, segment: Segment) -> tuple[int, Int32, PartPairs]:
         """Count the values of a column, number each row's, and find them in a segment."""
-        if (column, id(segment)) not in self._parts:
+        if column not in self._parts:
             part = SearchQuery(self.columns[column], self._profile)
-            numbers = value_numbers(part, self._profile)
-            found = len(part), numbers, PartPairs.equal(part, segment)
-            self._parts[column, id(segment)] = found
-        return self._parts[column, id(segment)]
+            self._parts[column] = part, value_numbers(part, self._profile)
+        part, numbers = self._parts[column]
+        place = column, id(segment)
+        if place not in self._found:
+            self._found[place] = PartPairs.equal(part, segment)
+        return len(part), numbers, self._found[place]
 
     def ranks(self, column: int, segment: Segment, target: int) -> Int:
         """Return the rank of each row's value in a column of a segment; -1 if it has none."""

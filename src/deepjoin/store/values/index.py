@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import (
+    Array,
     ArrayWriter,
     Int,
     Int32,
@@ -100,8 +101,11 @@ class ValueIndex:
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
 
-    def posting_lists(self, values: Int, frequency: Int) -> list[Int32]:
-        """Return the columns that hold each value, ascending, a list for each."""
+    def posting_lists(self, values: Int, frequency: Int) -> list[Array]:
+        """Return the columns that hold each value, ascending, a list for each, as stored.
+
+        They are unsigned and may have one byte each: calculate with other numbers.
+        """
         starts = np.asarray(self.posting_offsets[values], np.int64)
         bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
         return [self.posting_columns[start:stop] for start, stop in bounds]
