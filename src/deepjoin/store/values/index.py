@@ -100,8 +100,11 @@ class ValueIndex:
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
 
-    def posting_lists(self, values: Int, frequency: Int) -> list[Int32]:
-        """Return the columns that hold each value, ascending, a list for each."""
+    def posting_lists(self, values: Int, frequency: Int) -> list[Integers]:
+        """Return the columns that hold each value, ascending, a list for each.
+
+        They are as narrow as they are stored: to calculate with them, widen them.
+        """
         starts = np.asarray(self.posting_offsets[values], np.int64)
         bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
         return [self.posting_columns[start:stop] for start, stop in bounds]
