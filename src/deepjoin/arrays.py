@@ -475,8 +475,9 @@ class Offsets(MappedFiles):
         return len(self._more)
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is int and key >= 0:
-            return int(self._bases[key >> _OFFSETS]) + int(self._more[key])
+        if isinstance(key, int | np.integer):
+            at = int(key if key >= 0 else key + len(self))
+            return int(self._bases[at >> _OFFSETS]) + int(self._more[at])
         if isinstance(key, slice):
             key = np.arange(*key.indices(len(self)))
         elif not isinstance(key, np.ndarray):
