@@ -574,3 +574,9 @@ def test_the_region_is_asked_for_only_at_aws(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(
         explained(OSError("very-secret"), "Cannot", BucketUrl.parse("s3://lake"))
     )
+
+
+def test_the_memory_of_dictionaries_is_known(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepjoin.read.parquet._MOST_RISK", 0)
+    source = BucketSource("s3://lake/geo", Settings())
+    assert source.table("eu/towns.parquet").open().memory > 0

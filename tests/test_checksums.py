@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.arrays import StoredArray, Strings, StringsWriter, load_array, settle
+from deepjoin.arrays import (
+    StoredArray,
+    Strings,
+    StringsWriter,
+    load_array,
+    load_offsets,
+    settle,
+    shorten,
+)
 from deepjoin.build import update
 from deepjoin.checksums import BLOCK, NAME, DamagedFile, read_verified, verify_file
 from deepjoin.errors import IndexUnusable
@@ -162,6 +170,17 @@ def test_places_are_those_of_a_plain_array(
         == np.searchsorted(plain, wanted, side).tolist()
     )
     assert np.searchsorted(stored, 7, side) == np.searchsorted(plain, 7, side)
+
+
+def test_an_offset_is_verified_alone(folder: Path) -> None:
+    path = folder / "x.offsets.npy"
+    np.save(path, np.arange(100_000))
+    shorten(path)
+    seal(folder)
+    flip(path, 150_000)
+    offsets = load_offsets(path)
+    for at in (3, np.int64(3), -99_997):
+        assert offsets[at] == 3
 
 
 def test_only_what_is_read_is_verified(folder: Path) -> None:

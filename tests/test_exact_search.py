@@ -203,3 +203,14 @@ def test_results_as_objects_json_arrow_and_text(generic_lake: Lake) -> None:
     assert results.to_arrow().column("table").to_pylist() == ["crm", "log"]
     assert results.to_pandas()["matched"].tolist() == [1, 1]
     assert "crm" in repr(results) and "50%" in repr(results)
+
+
+@pytest.mark.parametrize("count", [255, 256, 257])
+def test_the_last_column_that_fits_into_a_byte_has_its_size(
+    make_lake: MakeLake, count: int
+) -> None:
+    columns = [Column([f"v{at}"], "c", table=f"t{at:03}") for at in range(count)]
+    columns[3] = Column(["x", "y", "z"], "c", table="t003")
+    columns[-1] = Column(["x", "w"], "c", table=f"t{count - 1:03}")
+    found = make_lake(columns).search(Column(["x", "y"], "c"), 5, method="exact-equi")
+    assert [hit.table for hit in found] == ["t003", f"t{count - 1:03}"]

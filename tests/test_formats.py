@@ -288,7 +288,43 @@ def test_a_dictionary_that_cannot_be_looked_at_counts_as_one_cell(tmp_path: Path
         path.write_bytes(whole[: found.place + 9] + b"\0" * 99 + whole[found.place + 108 :])
         assert found.longest(path) == found.unpacked
         for damage in (b"\x15\x04\x19", b"\0" * 99, b"\x15" + b"\xff" * 200, b"\x1c" * 200):
-            assert parquet._page_header(damage, 1 << 30) is None
+            assert parquet._page_header(damage, 1 << 30, 1 << 30) is None
+
+
+def number(value: int) -> bytes:
+    """Encode a positive whole number as headers of pages have it."""
+    value, found = 2 * value, b""
+    while value > 127:
+        value, found = value >> 7, found + bytes([value & 127 | 128])
+    return found + bytes([value])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(
+            b"\x15\x04\x15%b\x15%b\x4c\x15%b\0\0" % (number(3_800_000), packed, number(50_000))
+            for packed in map(number, (1 << 70, 1 << 62, 1 << 40))
+        ),
+        b"\x15\x04\x1c\0\x15\x02\x4c\x15\x02\0\0",
+        b"\x15\x04\x15\x08\x15\x08\x4c\x1c\0\0\0",
+    ],
+)
+def test_a_hostile_header_of_a_dictionary_is_refused(tmp_path: Path, header: bytes) -> None:
+    path = large_dictionary(tmp_path / "t.parquet", "none")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + header + whole[4 + len(header) :])
+    with pytest.raises(UnreadableTable, match="is not a readable Parquet file"):
+        rows(parquet.read_parquet(path))
+
+
+def test_a_dictionary_before_the_file_is_refused(tmp_path: Path) -> None:
+    path = large_dictionary(tmp_path / "t.parquet", "none")
+    whole = path.read_bytes()
+    # The place of the dictionary, 4, becomes -4.
+    path.write_bytes(whole[:-2000] + whole[-2000:].replace(b"\x26\x08", b"\x26\x07"))
+    with pytest.raises(UnreadableTable, match="is not a readable Parquet file"):
+        rows(parquet.read_parquet(path))
 
 
 def test_other_libraries_write_the_header_alike(tmp_path: Path) -> None:
@@ -315,6 +351,11 @@ def test_a_dictionary_larger_than_the_memory_is_refused(
         r"give --memory of at least 0\.8G, or write it with smaller dictionaries",
         line,
     )
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "rows_at_once", None)  # so that no row can be read
+        again = call(capsys, "index", tmp_path / "lake", "-o", out, "--memory", "600M")
+        assert again.status == 0
+        assert "t.parquet" not in again.err
     assert call(capsys, "index", tmp_path / "lake", "-o", out, "--memory", "900M").status == 0
     assert deepjoin.open(out).report.tables == 2
     monkeypatch.setattr(parquet, "_MOST_SCANNED", 1 << 20)

@@ -374,6 +374,13 @@ def test_settings_with_a_password_are_refused_unseen(given: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_folder_of_partitions_is_not_a_setting(tmp_path: Path) -> None:
+    write(tmp_path / "passengers=3" / "a.csv")
+    assert names(str(tmp_path / "passengers=*" / "*.csv")) == ["passengers=3/a.csv"]
+    with pytest.raises(DeepJoinError, match=r"Did you mean '.*passengers=3'"):
+        names(str(tmp_path / "passengers=4"))
+
+
 def test_a_path_with_a_colon_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "at:9:00@home.csv")

@@ -455,6 +455,20 @@ def find_sorted(keys: Array, wanted: Array) -> Int:
     return np.where(keys[at] == wanted, at, -1)
 
 
+def find_in_blocks(numbers: Any, block: Int, size: int, wanted: Array, side: Any) -> Int:
+    """Find places in ascending numbers, in the block of each or at its end.
+
+    >>> numbers = np.array([1, 1, 3, 7])
+    >>> find_in_blocks(numbers, np.array([0, 1]), 2, np.array([2, 7]), "left").tolist()
+    [2, 3]
+    """
+    places = block[:, None] * size + np.arange(size)
+    inside = places < len(numbers)
+    held = numbers[np.where(inside, places, 0)]
+    before = held < wanted[:, None] if side == "left" else held <= wanted[:, None]
+    return np.asarray(block * size + (before & inside).sum(axis=1))
+
+
 class Offsets(MappedFiles):
     """Ascending numbers, mapped: each as 16 bits more than the first of its 64, which is in full.
 
@@ -475,8 +489,9 @@ class Offsets(MappedFiles):
         return len(self._more)
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is int and key >= 0:
-            return int(self._bases[key >> _OFFSETS]) + int(self._more[key])
+        if isinstance(key, int | np.integer):
+            at = int(key if key >= 0 else key + len(self))
+            return int(self._bases[at >> _OFFSETS]) + int(self._more[at])
         if isinstance(key, slice):
             key = np.arange(*key.indices(len(self)))
         elif not isinstance(key, np.ndarray):
@@ -488,6 +503,14 @@ class Offsets(MappedFiles):
         found = self._bases[key >> _OFFSETS].astype(np.int64)
         found += self._more[key]
         return found
+
+    def searchsorted(self, wanted: Any, side: Any = "left", sorter: Any = None) -> Any:
+        """Find places as `np.searchsorted` calls it, which would read all."""
+        asked = np.atleast_1d(np.asarray(wanted, np.int64))
+        # The last block that begins before a place may go on beyond it; none before it does.
+        block = np.maximum(self._bases.searchsorted(asked, side) - 1, 0)
+        found = find_in_blocks(self, block, 1 << _OFFSETS, asked, side)
+        return found if np.ndim(wanted) else found[0]
 
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
         """Copy some numbers: `np.take` would read all."""

@@ -22,6 +22,7 @@ from deepjoin.arrays import (
     StoredArray,
     all_are_there,
     expect_lookups,
+    find_in_blocks,
     load_array,
     prefetch,
     settled,
@@ -115,11 +116,7 @@ class PackedArray(MappedFiles):
         blocks = blocks.part(_HEAD, end) if isinstance(blocks, StoredArray) else blocks[_HEAD:end]
         word = wanted.astype(np.uint64) << _HALF | (_LOW if side == "right" else np.uint64(0))
         block = np.maximum(np.asarray(blocks.searchsorted(word, side), np.int64) - 1, 0)
-        places = block[:, None] * _SIZE + np.arange(_SIZE)
-        inside = places < self._count
-        held = self[np.where(inside, places, 0)]
-        before = held < wanted[:, None] if side == "left" else held <= wanted[:, None]
-        return np.asarray(block * _SIZE + (before & inside).sum(axis=1))
+        return find_in_blocks(self, block, _SIZE, wanted, side)
 
     def expect_lookups(self) -> None:
         """Expect numbers far apart to be read."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.memory import DEFAULT, check_reading
 from deepjoin.normalise.private import hidden_text
 from deepjoin.normalise.private import key as key_of
 from deepjoin.progress import Notify, no_notice
@@ -82,7 +83,9 @@ def hidden_item(item: Item, key: bytes) -> Item:
     )
 
 
-def compare(listed: Iterable[ListedItem], known: Mapping[Key, Known]) -> Changes:
+def compare(
+    listed: Iterable[ListedItem], known: Mapping[Key, Known], memory: int = DEFAULT
+) -> Changes:
     """Compare what the sources list with what the index knows: stamps first, then contents."""
     changes = Changes()
     left = dict(known)
@@ -93,7 +96,7 @@ def compare(listed: Iterable[ListedItem], known: Mapping[Key, Known]) -> Changes
         before = left.pop(one.key, None)
         if before is None:
             changes.new.append(one)
-        elif before.may_pass and tried(one.item) is not True:
+        elif before.may_pass and tried(one.item, memory) is not True:
             changes.changed.append(one)
         elif not one.item.stamp or one.item.stamp != before.stamp:
             digest = digest_of(one.item) if before.digest else ""
@@ -110,12 +113,17 @@ def compare(listed: Iterable[ListedItem], known: Mapping[Key, Known]) -> Changes
     return changes
 
 
-def tried(item: Item) -> bool | None:
-    """Try to read an item: None if it can be read, else whether the reason may pass by itself."""
+def tried(item: Item, memory: int = 0) -> bool | None:
+    """Try to read an item: None if it can be read, else whether the reason may pass by itself.
+
+    What takes more than a build with this much memory may take is not read.
+    """
     try:
         listing = item.listing()
         for table in listing.tables:
-            next(iter(table.open()), None)
+            reading = table.open()
+            check_reading(reading.memory, memory)
+            next(iter(reading), None)
     except UnreadableTable as error:
         return error.passing
     if any(skipped.passing for skipped in listing.skipped):

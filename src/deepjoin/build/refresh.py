@@ -237,7 +237,8 @@ class Refresh(IndexCommand[Refreshed]):
     def _changes(self, listed: Sequence[ListedItem], segments: Sequence[Segment]) -> Changes:
         """Compare a listing with what segments hold of the sources that were listed."""
         known = known_items([segment.ledger for segment in segments])
-        changes = compare(listed, {k: one for k, one in known.items() if k.source in self._sources})
+        of_sources = {k: one for k, one in known.items() if k.source in self._sources}
+        changes = compare(listed, of_sources, self.resources.memory)
         # Tables that get another title are read again.
         retitled = set()
         for segment in segments if self.titles else ():

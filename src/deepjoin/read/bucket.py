@@ -293,7 +293,7 @@ class BucketSource(Source):
             finally:
                 done()
 
-        return Reading(batches(), reading.notes)
+        return Reading(batches(), reading.notes, reading.memory)
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> BucketSource:

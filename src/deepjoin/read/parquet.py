@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -126,6 +127,7 @@ class _Dictionary(NamedTuple):
 def _dictionaries(path: Path, file: pq.ParquetFile, rows: int) -> Iterator[_Dictionary]:
     """Find the dictionaries whose cells could fill the memory when rows repeat them."""
     with path.open("rb") as pages:
+        length = os.fstat(pages.fileno()).st_size
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
             most = min(rows, group.num_rows)
@@ -142,8 +144,11 @@ def _dictionaries(path: Path, file: pq.ParquetFile, rows: int) -> Iterator[_Dict
                     width = file.schema.column(at).length
                     yield _Dictionary(number, "", place, 0, width, 0)
                     continue
-                pages.seek(place)
-                found = _page_header(pages.read(_HEADER), size)
+                if 0 <= place < length:
+                    pages.seek(place)
+                    found = _page_header(pages.read(_HEADER), size, length - place)
+                else:
+                    found = None
                 if found is None:
                     yield _Dictionary(number, "", place, 0, size, 0)
                 elif found[2] * most > _MOST_RISK:
@@ -151,17 +156,18 @@ def _dictionaries(path: Path, file: pq.ParquetFile, rows: int) -> Iterator[_Dict
                     yield _Dictionary(number, column.compression, place + start, *sizes)
 
 
-def _page_header(data: bytes, most: int) -> tuple[int, int, int, int] | None:
+def _page_header(data: bytes, most: int, left: int) -> tuple[int, int, int, int] | None:
     """Return the length of a dictionary page's header, its bytes packed and unpacked, its cells.
 
-    None if there is no such header, as in encrypted files; ``most`` bounds the bytes of a page.
+    None if there is no such header, as in encrypted files; ``most`` bounds the bytes of a page, and
+    what is ``left`` of the file bounds them packed.
     """
     try:
         fields, end = _thrift(data, 0)
         unpacked, packed, cells = fields[2], fields[3], fields[7][1]
-    except (IndexError, KeyError, TypeError, ValueError):
+        is_sound = 0 <= 4 * cells <= unpacked <= most and 0 <= packed <= left - end
+    except (IndexError, KeyError, TypeError, ValueError):  # a structure is not a number either
         return None
-    is_sound = 0 <= 4 * cells <= unpacked <= most and packed >= 0
     return (end, packed, unpacked, cells) if is_sound else None
 
 

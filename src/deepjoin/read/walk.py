@@ -183,7 +183,10 @@ _URL_WITH_SECRET = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 #: Settings in the form of libpq and ODBC, such as `host=db password=...`.
-_SETTING_WITH_SECRET = re.compile(r"(?:pass|pwd|secret|token)\w*\s*=", re.IGNORECASE)
+#: Not a folder of partitions, such as `lake/passengers=3`.
+_SETTING_WITH_SECRET = re.compile(
+    r"(?:^|[^\w/\\])\w*(?:pass|pwd|secret|token)\w*\s*=", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

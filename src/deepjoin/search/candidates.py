@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Array, Float, Int, Int32, Marks, blocks, distinct, prefetch, ranges
+from deepjoin.arrays import Float, Int, Int32, Integers, Marks, blocks, distinct, prefetch, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -125,7 +125,7 @@ class Overlap:
                     sums[column] += weight
         return np.array(list(sums.values()), np.int64)
 
-    def _count(self, lists: Sequence[Array]) -> OverlapCounts:
+    def _count(self, lists: Sequence[Integers]) -> OverlapCounts:
         if not lists:
             return OverlapCounts(np.zeros(0, np.int32), np.zeros(0, np.int64))
         merged = np.concatenate(lists)
@@ -138,7 +138,7 @@ class Overlap:
         changes[0] = changes[-1] = True
         np.not_equal(merged[1:], merged[:-1], out=changes[1:-1])
         bounds = np.flatnonzero(changes)
-        # Lists may be stored in one byte a column, in which 255 + 1 is 0.
+        # Wide again: in a byte, the column behind 255 would be 0.
         return OverlapCounts(merged[bounds[:-1]].astype(np.int32), np.diff(bounds))
 
 
@@ -154,7 +154,7 @@ def _least_of_best(found: OverlapCounts, k: int, second_class: Flags | None) -> 
     return len(from_the_top) - 1 - int(np.searchsorted(from_the_top, k))
 
 
-def weigh(lists: Sequence[Array], weights: Int, columns: Int32) -> Int:
+def weigh(lists: Sequence[Integers], weights: Int, columns: Int32) -> Int:
     """Sum, for each column, the weights of the lists it is in.
 
     Short lists are searched among the columns, all at once; the columns in each long list.

@@ -145,7 +145,7 @@ class KeyColumns:
 def _values_at(part: StoredColumns, columns: Integers, rows: Int) -> Int:
     stored, index = part.rows, part.values
     widths = np.asarray(stored.widths)[columns].astype(np.int64)
-    bits = 8 * np.asarray(stored.offsets)[columns] + rows * widths
+    bits = 8 * stored.offsets[columns] + rows * widths
     shifted = stored.words(bits >> 3) >> (bits & 7).astype(np.uint64)
     codes = (shifted & ((np.uint64(1) << widths.astype(np.uint64)) - np.uint64(1))).astype(np.int64)
     counts, present = np.asarray(stored.counts), np.asarray(part.catalog.column_cells)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import (
-    Array,
     ArrayWriter,
     Int,
     Int32,
@@ -101,10 +100,10 @@ class ValueIndex:
         found = self.posting_offsets[values + 1] - self.posting_offsets[values]
         return np.asarray(found, np.int64)
 
-    def posting_lists(self, values: Int, frequency: Int) -> list[Array]:
-        """Return the columns that hold each value, ascending, a list for each, as stored.
+    def posting_lists(self, values: Int, frequency: Int) -> list[Integers]:
+        """Return the columns that hold each value, ascending, a list for each.
 
-        They are unsigned and may have one byte each: calculate with other numbers.
+        They are as narrow as they are stored: to calculate with them, widen them.
         """
         starts = np.asarray(self.posting_offsets[values], np.int64)
         bounds = zip(starts.tolist(), (starts + frequency).tolist(), strict=True)
