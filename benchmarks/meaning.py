@@ -34,6 +34,7 @@ def answer(index: Path, corpus: Path, join: str) -> None:
     else:
         columns = [deepjoin.Column(corpus.read_text("utf-8").splitlines())]
     lake = deepjoin.open(index)
+    every = deepjoin.SearchSettings(least=0)
     print(json.dumps(len(columns)), flush=True)
     for line in sys.stdin:
         what, number = line.split()
@@ -49,7 +50,8 @@ def answer(index: Path, corpus: Path, join: str) -> None:
             best = ranking.places[:K]
             ids = [segment.catalog.column_ids[number] for segment, number in best]
         else:
-            found = lake.search(column, k=K, join=join)
+            # Also hits that would be set apart: the full comparison lists them in place.
+            found = lake.search(column, k=K, join=join, settings=every)
             # Some evidence is measured when it is read.
             for hit in found:
                 _ = (*hit.equi, hit.matches, hit.unmatched, hit.probability, hit.brings)
