@@ -359,6 +359,19 @@ def test_databases_made_up_hold_the_keys_they_say(tmp_path: Path, seed: int) -> 
             assert len(children) == int(key["distinct_child"])
 
 
+def test_diagrams_name_the_types_of_columns(lake: Lake) -> None:
+    found = lake.relations()
+    assert (
+        '"customer_id" integer' in found.to_dbml() and "integer customer_id" in found.to_mermaid()
+    )
+
+
+def test_an_accepted_relation_to_a_column_without_values_is_named(tmp_path: Path) -> None:
+    lake = deepjoin.index({"a": {"x": ["p", "q"]}, "b": {"y": [None, None]}}, tmp_path / "i")
+    lake.accept(("a", "x"), ("b", "y"))
+    assert "Accepted, but a column is gone or has no values: a.x -> b.y" in lake.relations().notes
+
+
 def test_the_diagram_is_sound_svg_with_every_table_and_relation(lake: Lake) -> None:
     found = lake.relations()
     drawn = lay_out(found.relations, found.keys)

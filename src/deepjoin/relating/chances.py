@@ -11,15 +11,25 @@ from deepjoin.lazy import cached_property
 from deepjoin.matching.names import Bits, NameTable, home_of, letters_of, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import JoinEdge
+from deepjoin.normalise.canonical import CellType
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.relating.partners import JoinLinks
-from deepjoin.search.likely import HIT_FEATURES, PairSide, Shared, column_place, hit_features
+from deepjoin.search.likely import (
+    HIT_FEATURES,
+    PairSide,
+    Shared,
+    column_place,
+    hit_features,
+    spelled,
+)
 from deepjoin.store.feedback import Feedback
 from deepjoin.store.segment import Numbering
 
 #: Pairs of one table whose chance is estimated, the strongest; the others have next to none.
 _WEIGHED, _NEXT_TO_NONE = 1000, 1e-4
 _DIGITS = 9
+#: Values of a column whose spelling is looked at.
+_SPELLED = 16
 #: Edges of a graph whose chances are estimated at a time.
 _PAIRS = 1 << 16
 
@@ -31,8 +41,8 @@ class LinkChances:
     sides, and however the lake is cut into segments.
     """
 
-    def __init__(self, lake: Numbering, feedback: Feedback) -> None:
-        self._lake = lake
+    def __init__(self, lake: Numbering, feedback: Feedback, hidden: bool) -> None:
+        self._lake, self._is_hidden = lake, hidden
         self._said = SaidOfEdges(feedback)
 
     @cached_property
@@ -78,12 +88,28 @@ class LinkChances:
             np.zeros(len(query)),
             described.place[right],
             (described.home[left] == described.home[right]) & (described.home[left] != 0),
+            *self._spelled(query),
         )
         one, other = (self._side(columns, at, described) for at in (left, right))
         rows = hit_features(one, other, shared)
         found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
         # How many are weighed at once changes the last digits.
         return np.round(found, _DIGITS)
+
+    def _spelled(self, columns: Int) -> tuple[Double, Double]:
+        """Return how the values of columns are spelled; of hashes, what their types let expect."""
+        different, which = np.unique(columns, return_inverse=True)
+        if self._is_hidden:
+            is_text = self._stored[1][different] == CellType.TEXT
+            return np.where(is_text, 12.0, 4.0)[which], np.where(is_text, 0.0, 1.0)[which]
+        found = []
+        for column in different.tolist():
+            segment, number = self._lake.column(column)
+            start, stop = segment.values.cells_of(number)
+            entries = np.arange(start, stop, max(1, (stop - start) // _SPELLED))
+            found.append(spelled(segment.values.cells(entries)))
+        length, digits = np.array(found).reshape(-1, 2).T
+        return length[which], digits[which]
 
     def _side(self, columns: Int, at: Int, described: _Described) -> PairSide:
         cells, types, generic = self._stored

@@ -35,7 +35,7 @@ from deepjoin.model import (
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, SIMILAR_CELLS
-from deepjoin.search.likely import KeySide, column_place, key_probabilities
+from deepjoin.search.likely import KeySide, column_place, key_probabilities, spelled
 from deepjoin.search.mappings import Mapping, MappingSearch, SegmentTables
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import CHANCE_DIGITS
@@ -323,6 +323,7 @@ def _probabilities(query: TupleQuery, measured: Sequence[_Measured], decided: De
         int(query.counts.sum()),
         [int(part.kind) for part in query.parts],
         [int(part.generic) for part in query.parts],
+        spellings=[spelled(part.cells.values) for part in query.parts],
     )
     theirs, shares, reverse = [], [], []
     for one in measured:
