@@ -20,7 +20,6 @@ from deepjoin.search.likely import (
     Shared,
     column_place,
     hit_features,
-    spelled,
 )
 from deepjoin.store.feedback import Feedback
 from deepjoin.store.segment import Numbering
@@ -28,8 +27,6 @@ from deepjoin.store.segment import Numbering
 #: Pairs of one table whose chance is estimated, the strongest; the others have next to none.
 _WEIGHED, _NEXT_TO_NONE = 1000, 1e-4
 _DIGITS = 9
-#: Values of a column whose spelling is looked at.
-_SPELLED = 16
 #: Edges of a graph whose chances are estimated at a time.
 _PAIRS = 1 << 16
 
@@ -41,8 +38,8 @@ class LinkChances:
     sides, and however the lake is cut into segments.
     """
 
-    def __init__(self, lake: Numbering, feedback: Feedback, hidden: bool) -> None:
-        self._lake, self._is_hidden = lake, hidden
+    def __init__(self, lake: Numbering, feedback: Feedback) -> None:
+        self._lake = lake
         self._said = SaidOfEdges(feedback)
 
     @cached_property
@@ -97,19 +94,9 @@ class LinkChances:
         return np.round(found, _DIGITS)
 
     def _spelled(self, columns: Int) -> tuple[Double, Double]:
-        """Return how the values of columns are spelled; of hashes, what their types let expect."""
-        different, which = np.unique(columns, return_inverse=True)
-        if self._is_hidden:
-            is_text = self._stored[1][different] == CellType.TEXT
-            return np.where(is_text, 12.0, 4.0)[which], np.where(is_text, 0.0, 1.0)[which]
-        found = []
-        for column in different.tolist():
-            segment, number = self._lake.column(column)
-            start, stop = segment.values.cells_of(number)
-            entries = np.arange(start, stop, max(1, (stop - start) // _SPELLED))
-            found.append(spelled(segment.values.cells(entries)))
-        length, digits = np.array(found).reshape(-1, 2).T
-        return length[which], digits[which]
+        """Return what the types of columns let expect of their values, which may be hashes."""
+        is_text = self._stored[1][columns] == CellType.TEXT
+        return np.where(is_text, 12.0, 4.0), np.where(is_text, 0.0, 1.0)
 
     def _side(self, columns: Int, at: Int, described: _Described) -> PairSide:
         cells, types, generic = self._stored

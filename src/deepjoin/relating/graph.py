@@ -193,7 +193,7 @@ class _GraphBuild:
 
     def _graph(self, folder: Path, work: JoinWork, saved: bool = False) -> JoinGraph:
         seconds = time.perf_counter() - self._began
-        chances = LinkChances(self._numbering, self._lake.feedback, self._lake.settings.hash_only)
+        chances = LinkChances(self._numbering, self._lake.feedback)
         rows = EdgeRows(self._numbering, EdgeList(folder), chances, self._share, self._least)
         return JoinGraph(self._share, saved, work, seconds, rows, self._least)
 

@@ -229,7 +229,7 @@ class Walk:
     def __init__(self, lake: OpenIndex, least: float, relations: Iterable[Relation] = ()) -> None:
         self._view = lake
         self._lake = lake.numbering
-        self._chances = LinkChances(self._lake, lake.feedback, lake.settings.hash_only)
+        self._chances = LinkChances(self._lake, lake.feedback)
         self._said = SaidOfEdges(lake.feedback)
         #: Relations by the numbers of their two tables, as joins that lead from the first on.
         self._related: dict[int, dict[int, list[JoinEdge]]] = {}
