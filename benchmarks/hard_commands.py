@@ -286,7 +286,11 @@ class Fairness(Kind):
 
 
 class Flips(Kind):
-    """A flipped bit is reported or changes nothing: searches, join, listing, `check`, `compact`."""
+    """A flipped bit is reported or changes nothing.
+
+    Searches of all kinds, relations, the map, join, listing, `check` and `compact`; flips in the
+    index, and in what is kept beside it: pairs of relations, the map, and what people said.
+    """
 
     weight = 0.5
 
@@ -297,7 +301,9 @@ class Flips(Kind):
     def run(self, case: Case, place: Path) -> None:
         """Flip bits in copies of the index of the demo lake, and do everything with each."""
         lake, index, copy = write_demo_lake(place / "demo"), place / "index", place / "copy"
-        deepjoin.index(lake.folder, index, encoder="default")
+        made = deepjoin.index(lake.folder, index, encoder="default")
+        made.graph(0.5)
+        made.accept(made.relations()[0])
         queries = own_queries(index, case["seed"])
         flipped_copy(index, copy, None)
         before = _apart(copy, queries)

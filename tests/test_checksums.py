@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Lake
 from deepjoin.arrays import (
+    HEADER,
     StoredArray,
     Strings,
     StringsWriter,
@@ -208,6 +209,38 @@ def test_only_what_is_read_is_verified(folder: Path) -> None:
 class _Holder:
     def __init__(self, *arrays: Any) -> None:
         self.array, self.arrays = arrays[0], arrays
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    kind=st.sampled_from(["u1", "<i2", "<f4", "<i8"]),
+    width=st.sampled_from([1, 3, 12, 16, 100]),
+    first=st.integers(0, 40),
+    dtype=st.sampled_from(["u1", "<i4", "<i8", "<u8"]),
+    rows=st.lists(st.integers(0, 250), min_size=1, max_size=400),
+    block=st.integers(1, 49),
+)
+def test_rows_are_damaged_if_one_of_their_blocks_is(
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str, width: int, first: int, dtype: str, rows: list[int], block: int,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("x") / "segments" / "one"
+    folder.mkdir(parents=True)
+    step = width * np.dtype(kind).itemsize
+    plain = np.zeros((50 * BLOCK // step, width), kind)
+    np.save(folder / "x.npy", plain)
+    seal(folder)
+    flip(folder / "x.npy", block * BLOCK)
+    part = cast(StoredArray, load_array(folder / "x.npy")).part(first, len(plain))
+    spread = 1 if dtype == "u1" else (len(part) - 1) // 251
+    numbers = np.minimum(np.array(rows) * spread, len(part) - 1).astype(dtype)
+    starts = HEADER + (numbers.astype(np.int64) + first) * step
+    is_read = ((starts // BLOCK <= block) & ((starts + step - 1) // BLOCK >= block)).any()
+    if is_read:
+        with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+            part[numbers]
+    else:
+        assert not part[numbers].any()
 
 
 def test_a_search_that_damage_leads_astray_is_noticed(folder: Path) -> None:

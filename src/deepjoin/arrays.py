@@ -226,13 +226,17 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         if rows.min() < 0 or self._step > BLOCK:
             self.guard.whole()
             return
+        if not (self._start % self._step or BLOCK % self._step):  # each row is within a block
+            places = np.add(rows, self._start // self._step, dtype=np.int64)
+            places >>= _SHIFT - self._step.bit_length() + 1
+            self.guard.blocks(places)
+            return
         places = rows.astype(np.int64)
         places *= self._step
         places += self._start
         self.guard.blocks(places >> _SHIFT)
-        if self._start % self._step or BLOCK % self._step:  # some rows reach into the next block
-            places += self._step - 1
-            self.guard.blocks(places >> _SHIFT)
+        places += self._step - 1
+        self.guard.blocks(places >> _SHIFT)
 
     def part(self, start: int, stop: int) -> StoredArray:
         """Return some of the elements, which are verified when they are read."""
@@ -654,19 +658,20 @@ class Strings(Sequence[str], MappedFiles):
         if isinstance(i, slice):
             return [self[at] for at in range(*i.indices(len(self)))]
         if not self._is_verified:
-            self._verify(i)
+            return str(self._verified(i), "utf-8")
         return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
 
     def raw(self, i: int) -> bytes:
         """Return one string as its bytes, which may be no text."""
         if not self._is_verified:
-            self._verify(i)
+            return bytes(self._verified(i))
         return bytes(self._data[self._offsets[i] : self._offsets[i + 1]])
 
-    def _verify(self, i: int) -> None:
-        """Verify one string, unless all are."""
+    def _verified(self, i: int) -> memoryview:
+        """Return the bytes of one string; what is not verified yet is verified."""
         offsets, data = self._arrays
-        data[int(offsets[i]) : int(offsets[i + 1])]
+        found: memoryview = data[int(offsets[i]) : int(offsets[i + 1])].data
+        return found
 
     def settle(self, whole: bool) -> None:
         """Stop verifying strings if all are verified; ``whole`` verifies them."""

@@ -143,21 +143,26 @@ def load_numbers(path: Path, less: int = 0) -> Any:
     array = load_array(path)
     if array.dtype != np.uint64:
         return array
-    if len(array) < _HEAD or int(array[0]) != _MARK or not _fits(array):
+    if len(array) < _HEAD or int(array[0]) != _MARK or not _fits(path, array):
         raise ValueError(f"{path.name} is not an array of packed numbers")
     return PackedArray(array, less)
 
 
-def _fits(words: Any) -> bool:
-    """Tell whether a file has as many words as it says; only the last block is looked at."""
+def _fits(path: Path, words: Any) -> bool:
+    """Tell whether a file has as many words as it says; only two of them are looked at."""
     end = _HEAD + -(-int(words[1]) // _SIZE)
-    return end < len(words) and int(words[end]) & 0xFFFFFFFF == len(words) - 2
+    if end >= len(words):
+        return False
+    # Not as mapped: the system would read megabytes around a page that is missing.
+    with path.open("rb", buffering=0) as file:
+        file.seek(HEADER + 8 * end)
+        return int.from_bytes(file.read(4), "little") == len(words) - 2
 
 
 def is_packed(path: Path) -> bool:
     """Tell whether packed numbers are as `pack` writes them, bit for bit."""
     words = np.asarray(load_array(path))
-    if len(words) < _HEAD or int(words[0]) != _MARK or not _fits(words):
+    if len(words) < _HEAD or int(words[0]) != _MARK or not _fits(path, words):
         return False
     end = _HEAD + -(-int(words[1]) // _SIZE)
     blocks, bits = words[_HEAD : end + 1], words[end + 1 :]
