@@ -104,6 +104,17 @@ def test_a_synthesised_program_gives_its_example_in_every_form(source: str, targ
         assert in_sql(step, [source]) == in_pandas(step, [source]) == [step(source)]
 
 
+@pytest.mark.parametrize("constant", ["{x}", "a{x}'b", '\\{x}"', "{0}{{x}}"])
+def test_a_constant_may_look_like_the_place_of_the_cell(constant: str) -> None:
+    step = steps.joined([steps.begin(2), constant], 1)
+    assert in_sql(step, ["Oslo"]) == in_pandas(step, ["Oslo"]) == [step("Oslo")]
+    cities = ["berlin", "paris", "london", "madrid", "lisbon", "vienna", "prague", "oslo"]
+    left = [f"{city}.{city} {number}" for number, city in enumerate(cities)]
+    right = [f"{city}{city[:2]}@{{x}}.org" for city in cities]
+    (one,) = found(left, right)
+    assert "@{' || 'x}.org" in one.program.sql and r"@\x7bx}.org" in one.program.pandas
+
+
 def found(left: list[str], right: list[str]) -> list[Rewriting]:
     return find_programs(left, right, np.arange(len(left)))
 

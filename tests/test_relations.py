@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,11 +24,18 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake
 from deepjoin.matching import names
-from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
+from deepjoin.matching.names import (
+    NameTable,
+    letters_of,
+    shared_letters,
+    short_name,
+    split_key,
+)
 from deepjoin.matching.sense import BoostedTrees
 from deepjoin.model import Relation, TableKey
 from deepjoin.relating import relations as relations_module
 from deepjoin.relating.diagram import lay_out, to_svg
+from deepjoin.relating.output import to_dbml, to_dbt, to_mermaid, to_sql
 from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.relating.self_join import SelfJoin
 from deepjoin.settings import Vectors
@@ -124,6 +132,25 @@ def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) 
     with_keys, without = lake.relations(least=0), plain.relations(least=0)
     assert [r.probability for r in with_keys] == [r.probability for r in without]
     assert not any(r.declared for r in without)
+
+
+def test_exports_hold_hostile_names(lake: Lake) -> None:
+    """A name is text, whatever reads the file: SQL, dbt (which runs Jinja), DBML or Mermaid."""
+    one = next(iter(lake.relations()))
+    table, column = 'a"; DROP\nTABLE b; -- %%{init: {}}%% #', "c\nd #: e"
+    odd = replace(one, parent_table=table, parent_columns=(column,), child_columns=("x y",))
+    runs = replace(one, parent_columns=("{{ run_query('DROP TABLE b') }}",))
+    written = to_dbt([odd], [])
+    assert 'field: "\\"c\\nd #: e\\""' in written
+    assert '- name: "x y"\n        quote: true' in written
+    assert "to: " + json.dumps(f"ref('{short_name(table)}')") in written
+    assert "run_query" not in to_dbt([odd, runs], [])
+    assert "# 1 left out: a name has braces, which dbt would run." in to_dbt([odd, runs], [])
+    for text in (to_dbml([odd], []), to_mermaid([odd], [])):
+        assert "\nd #" not in text and "DROP\n" not in text
+    assert "%%" not in to_mermaid([odd], [])
+    assert all(line.startswith(("--", "ALTER", 'd #: e"', "TABLE b"))
+               for line in to_sql([odd], []).splitlines())  # fmt: skip
 
 
 def test_exports_name_every_relation(lake: Lake) -> None:

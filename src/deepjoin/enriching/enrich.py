@@ -31,6 +31,7 @@ from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
 from deepjoin.read.sql import identifier
 from deepjoin.settings import EnrichSettings
+from deepjoin.show.text import printable
 
 #: Joins in a row, at most.
 _DEEPEST = 3
@@ -82,7 +83,9 @@ class Enrichment:
         joined = f"(SELECT *, row_number() OVER () - 1 AS {ROW} FROM your_table) AS yours"
         for number, (step, join) in enumerate(zip(self.steps, self.plan, strict=True), 1):
             name = f"step_{number}"
-            parts.append(f"-- {step.via} = {step.table}: {step.column}\n{step.sql};")
+            # A name may hold a line break, which would end the comment.
+            words = printable(f"{step.via} = {step.table}: {step.column}")
+            parts.append(f"-- {words}\n{step.sql};")
             raw = {given: column for column, given in join.names}
             selected += [
                 f"{name}.{identifier(raw[given])} AS {identifier(given)}" for given in join.columns

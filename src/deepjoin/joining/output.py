@@ -23,6 +23,7 @@ from deepjoin.lazy import cached_property
 from deepjoin.normalise.cells import as_strings
 from deepjoin.progress import Stopped, StopSignal, stop_signal
 from deepjoin.read.sql import literal
+from deepjoin.show.text import FORMULA, NUMBER, plain_text
 
 #: Extensions of files that can be written, and how DuckDB writes them.
 ENDINGS = {
@@ -32,12 +33,6 @@ ENDINGS = {
     ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'",
     ".tsv.gz": "FORMAT csv, HEADER, DELIMITER '\t', COMPRESSION gzip",
 }
-#: The start of a formula; a plain number may start in the same way, and is left alone.
-#: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
-FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
-NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
-
-
 #: Seconds between two looks at the size of what is written.
 _LOOK = 0.05
 
@@ -199,18 +194,6 @@ def without_formulas(join: JoinSql) -> JoinSql:
     parts = (join.left_columns, join.between, join.right_columns)
     left, between, right = (tuple(map(plain, columns)) for columns in parts)
     return replace(join, left_columns=left, between=between, right_columns=right)
-
-
-def plain_text(text: str) -> str:
-    """Put a ``'`` before a text that a spreadsheet would run as a formula.
-
-    >>> plain_text("=1+1"), plain_text("-5"), plain_text("a=b")
-    ("'=1+1", '-5', 'a=b')
-    >>> plain_text("\uff1d1+1")[0]
-    "'"
-    """
-    runs = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
-    return f"'{text}" if runs else text
 
 
 def check_output(path: Path) -> None:

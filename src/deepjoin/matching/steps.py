@@ -184,7 +184,7 @@ def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
 def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
     """Make one step of parts and constants."""
     made = [
-        ProgramStep(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
+        ProgramStep(f"'{part}'", _constant(part), *_written(part), 0.0)
         if isinstance(part, str) else part
         for part in parts
     ]  # fmt: skip
@@ -211,6 +211,11 @@ def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
 
 def _constant(text: str) -> Callable[[str], str | None]:
     return lambda cell: text
+
+
+def _written(text: str) -> tuple[str, str]:
+    """Write a constant in SQL and in Python; a cell may hold what stands for the cell here."""
+    return literal(text).replace("{x}", "{' || 'x}"), repr(text).replace("{x}", r"\x7bx}")
 
 
 def padded(length: int) -> ProgramStep:
