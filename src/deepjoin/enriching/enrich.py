@@ -5,6 +5,7 @@ Without a target, list what the lake could add.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -26,6 +27,7 @@ from deepjoin.enriching.ordered import ORDER, ROW, key_name
 from deepjoin.enriching.own import OwnTable
 from deepjoin.enriching.walk import EnrichWalk
 from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
@@ -317,6 +319,13 @@ def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoi
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}
         brought.append(pa.table(found))
+        if lost := [column for column in join.columns if column not in found]:
+            warnings.warn(
+                f"{join.table} has changed and no longer brings {', '.join(lost)}, which is "
+                "missing in all rows. Enrich again.",
+                JoinWarning,
+                stacklevel=3,
+            )
         for column in join.columns:
             new = found.get(column, pa.nulls(table.num_rows))
             enriched = enriched.append_column(column, new)

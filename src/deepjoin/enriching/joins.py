@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in, key_name
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
@@ -424,6 +426,13 @@ def joined_rows(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells) -> p
         return pa.table({}) if made is None else _aligned(made[1], len(keys))
     has_many = join.is_summarised or join.ordered is not None
     with _planned(lake, join, keys, "expand" if has_many else "first") as plan:
+        if not has_many and plan.facts.several_left_rows:
+            warnings.warn(
+                f"{join.column} of {join.table} has several rows for a value, unlike when the "
+                "join was chosen; the first is taken. Enrich again.",
+                JoinWarning,
+                stacklevel=4,
+            )
         rows, names = _new_columns(plan, join)
         return _aligned(_reduced(rows, names, join, plan.sql)[0], len(keys))
 
