@@ -104,9 +104,11 @@ def test_a_synthesised_program_gives_its_example_in_every_form(source: str, targ
         assert in_sql(step, [source]) == in_pandas(step, [source]) == [step(source)]
 
 
-@pytest.mark.parametrize("constant", ["{x}", "a{x}'b", '\\{x}"', "{0}{{x}}"])
-def test_a_constant_may_look_like_the_place_of_the_cell(constant: str) -> None:
+@pytest.mark.parametrize("constant", ["{x}", "a{x}'b", '\\{x}"', "{0}{{x}}", "\x1b[2J\n\u202e"])
+def test_a_constant_of_a_program_stays_text(constant: str) -> None:
+    """It comes from a cell, which may hold what stands for the cell, or codes of a terminal."""
     step = steps.joined([steps.begin(2), constant], 1)
+    assert (step.words + step.sql + step.pandas).isprintable()
     assert in_sql(step, ["Oslo"]) == in_pandas(step, ["Oslo"]) == [step("Oslo")]
     cities = ["berlin", "paris", "london", "madrid", "lisbon", "vienna", "prague", "oslo"]
     left = [f"{city}.{city} {number}" for number, city in enumerate(cities)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepjoin.read.sql import literal
+from deepjoin.show.text import printable
 
 #: Letters that all regular expression engines at hand agree on.
 LETTER = "A-Za-zÀ-ɏ"
@@ -184,7 +185,7 @@ def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
 def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
     """Make one step of parts and constants."""
     made = [
-        ProgramStep(f"'{part}'", _constant(part), *_written(part), 0.0)
+        ProgramStep(f"'{printable(part)}'", _constant(part), *_written(part), 0.0)
         if isinstance(part, str) else part
         for part in parts
     ]  # fmt: skip
@@ -214,8 +215,10 @@ def _constant(text: str) -> Callable[[str], str | None]:
 
 
 def _written(text: str) -> tuple[str, str]:
-    """Write a constant in SQL and in Python; a cell may hold what stands for the cell here."""
-    return literal(text).replace("{x}", "{' || 'x}"), repr(text).replace("{x}", r"\x7bx}")
+    """Write a constant in SQL and in Python: a cell may hold ``{x}``, or codes of a terminal."""
+    sql = literal(text).replace("{x}", "{' || 'x}")
+    sql = "".join(one if one.isprintable() else f"' || chr({ord(one)}) || '" for one in sql)
+    return sql, repr(text).replace("{x}", r"\x7bx}")
 
 
 def padded(length: int) -> ProgramStep:
