@@ -104,8 +104,8 @@ class Decisions:
                             "accept, reject or empty."
                         )
                     if word:
-                        pair = (_read_back(row[side] or "") for side in ("query", "target"))
-                        self.add(*pair, _WORDS[word])
+                        query, target = (row[side] or "" for side in ("query", "target"))
+                        self.add(_read_back(query), _read_back(target), _WORDS[word])
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise DeepJoinError(f"Cannot read the decisions in {path}: {reason}.") from None
