@@ -66,6 +66,7 @@ def in_pandas(step: ProgramStep, cells: list[str]) -> list[str | None]:
 @settings(deadline=None, max_examples=60)
 @example(["\xa0a", "a\xa0,\u2003b", "\u3000x y"], steps.split(" ", 0))
 @example(["\xa0a", "a\xa0,\u2003b", "\u3000x y"], steps.split(",", -1))
+@example(["Acme Inc\n", "a b\n", "7\n"], steps.NO_SUFFIX)
 @given(st.lists(CELLS, min_size=1, max_size=6), st.sampled_from(STEPS))
 def test_a_step_gives_the_same_text_in_python_sql_and_pandas(
     cells: list[str], step: ProgramStep

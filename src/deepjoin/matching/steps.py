@@ -159,12 +159,14 @@ def middle(start: int, stop: int) -> ProgramStep:
 
 def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> ProgramStep:
     """Replace what a pattern finds; ``by`` may refer to its groups."""
-    compiled = re.compile(pattern)
+    # In Python alone, $ also stands before a line break at the end.
+    python = re.sub(r"\$$", r"\\Z", pattern)
+    compiled = re.compile(python)
     return ProgramStep(
         words,
         lambda cell: compiled.sub(by, cell),
         f"regexp_replace({{x}}, {literal(pattern)}, {literal(by)}, 'g')",
-        f"{{x}}.str.replace({pattern!r}, {by!r}, regex=True)",
+        f"{{x}}.str.replace({python!r}, {by!r}, regex=True)",
         cost,
     )
 
