@@ -228,6 +228,25 @@ def test_bad_tables_are_passed_over(tmp_path: Path) -> None:
     assert ("ring", "next", "ring", "id") in found
 
 
+def test_an_index_is_not_taken_for_that_of_another_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two addresses may give an index one name, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, table in (("a-b", "first"), ("a.b", "second")):
+        with closing(sqlite3.connect(f"{name}.sqlite")) as db, db:
+            db.execute(f"CREATE TABLE {table} (id TEXT PRIMARY KEY)")
+            db.executemany(
+                f"INSERT INTO {table} VALUES (?)", [(f"{n} {table}",) for n in range(50)]
+            )
+    for _ in range(2):
+        for name, table in (("a-b", "first"), ("a.b", "second")):
+            assert main(["relations", f"sqlite:///{name}.sqlite", "--format", "json"]) == 0
+            keys = json.loads(capsys.readouterr().out)["keys"]
+            assert [key["table"] for key in keys] == [table]
+    assert len(list(tmp_path.glob("sqlite-a-b-sqlite*.deepjoin"))) == 2
+
+
 @pytest.mark.slow
 def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = shop(tmp_path / "shop.sqlite")
