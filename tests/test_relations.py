@@ -241,7 +241,10 @@ def test_an_index_is_not_taken_for_that_of_another_source(
             )
     for _ in range(2):
         for name, table in (("a-b", "first"), ("a.b", "second")):
-            assert main(["relations", f"sqlite:///{name}.sqlite", "--format", "json"]) == 0
+            assert (
+                main(["relations", f"sqlite:///{name}.sqlite", "--least", "0", "--format", "json"])
+                == 0
+            )
             keys = json.loads(capsys.readouterr().out)["keys"]
             assert [key["table"] for key in keys] == [table]
     assert len(list(tmp_path.glob("sqlite-a-b-sqlite*.deepjoin"))) == 2
