@@ -30,7 +30,7 @@ from deepjoin.arrays import (
 from deepjoin.build import update
 from deepjoin.checksums import BLOCK, NAME, DamagedFile, read_verified, verify_file
 from deepjoin.errors import IndexUnusable
-from deepjoin.packing import PackedArray
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.relating.graph import current_edges
 from deepjoin.store import open_index
 from deepjoin.store.manifest import is_sealed, sealed_json
@@ -171,6 +171,23 @@ def test_places_are_those_of_a_plain_array(
         == np.searchsorted(plain, wanted, side).tolist()
     )
     assert np.searchsorted(stored, 7, side) == np.searchsorted(plain, 7, side)
+
+
+def test_a_damaged_number_of_packed_numbers_is_reported(folder: Path) -> None:
+    """It agrees with the size of the file, so opening finds nothing, and reads little."""
+    path = folder / "x.npy"
+    np.save(path, np.arange(1000))
+    pack(path)
+    seal(folder)
+    for bit in (3, 4):  # 1000 is 15 full blocks and 40 numbers
+        flip(path, HEADER + 8, bit)
+        for read in (len, lambda x: x[7], lambda x: x[1010:], lambda x: x.searchsorted(3)):
+            packed = load_numbers(path)
+            assert isinstance(packed, PackedArray)
+            with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+                read(packed)
+        flip(path, HEADER + 8, bit)
+    assert len(load_numbers(path)) == 1000
 
 
 def test_an_offset_is_verified_alone(folder: Path) -> None:

@@ -12,6 +12,7 @@ import mmap
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -250,15 +251,23 @@ _OPEN: WeakValueDictionary[str, Checksums] = WeakValueDictionary()
 def sealed_file(path: Path) -> SealedFile | None:
     """Find the checksums of a file, in its folder or one above; None if it has none."""
     folder, name = os.path.split(path)
+    sealed, below = _sealed_folder(folder)
+    found = (_OPEN.get(sealed) or _opened(sealed)) if sealed else None
+    return None if found is None else SealedFile(found, below + name)
+
+
+@lru_cache(256)
+def _sealed_folder(folder: str) -> tuple[str, str]:
+    """Return the folder that would be sealed, this one or one above, and the way from there."""
+    below = ""
     while True:
         above, own = os.path.split(folder)
         if own == "" or own == "..":
-            return None
+            return "", ""
         # Only there: other programs call files by the same name.
         if above.endswith(_PARENTS):
-            found = _OPEN.get(folder) or _opened(folder)
-            return None if found is None else SealedFile(found, name)
-        folder, name = above, f"{own}/{name}"
+            return folder, below
+        folder, below = above, f"{own}/{below}"
 
 
 def open_again(folder: Path) -> None:
