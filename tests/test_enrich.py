@@ -96,6 +96,13 @@ def test_the_sql_gives_the_same_table(found: Any, houses: pd.DataFrame) -> None:
 
 
 @pytest.mark.slow
+def test_a_name_does_not_end_a_comment_of_the_sql(found: Any) -> None:
+    steps = tuple(replace(step, table="t\nDROP TABLE b; --") for step in found.steps)
+    assert "DROP TABLE b" in replace(found, steps=steps).sql
+    assert "\nDROP" not in replace(found, steps=steps).sql
+
+
+@pytest.mark.slow
 def test_the_table_itself_is_never_joined(found: Any) -> None:
     tables = {step.table for step in found.steps} | {one.table for one in found.rejected}
     assert "houses.csv" not in tables
