@@ -187,6 +187,12 @@ def test_a_damaged_number_of_packed_numbers_is_reported(folder: Path) -> None:
             with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
                 read(packed)
         flip(path, HEADER + 8, bit)
+    for bit in (0, 6):
+        for byte in (HEADER, HEADER + 8 * 18):  # the mark, and where the last block begins
+            flip(path, byte, bit)
+            with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+                load_numbers(path)
+            flip(path, byte, bit)
     assert len(load_numbers(path)) == 1000
 
 

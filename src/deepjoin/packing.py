@@ -27,6 +27,7 @@ from deepjoin.arrays import (
     prefetch,
     settled,
 )
+from deepjoin.checksums import verify_file
 
 Words = npt.NDArray[np.uint64]
 
@@ -147,6 +148,7 @@ def load_numbers(path: Path, less: int = 0) -> Any:
         return array
     count = _count(path, len(array))
     if count is None:
+        verify_file(path)
         raise ValueError(f"{path.name} is not an array of packed numbers")
     return PackedArray(array, count, less)
 
