@@ -69,7 +69,7 @@ STEPS = {
     "writing to disk": "deepjoin.store.storage:fingerprint",
     "committing": "deepjoin.store.storage:IndexWriter.commit",
     "encoding columns": "deepjoin.embed.columns.onnx_encoder:OnnxEncoder.encode_texts",
-    "indexing vectors": "deepjoin.store.column_vectors.columns:index_rows",
+    "indexing vectors": "deepjoin.store.column_vectors:index_rows",
 }
 
 

@@ -20,18 +20,17 @@ from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
 from deepjoin.store.cell_vectors import FOLDER as CELLS
-from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors, unknown
-from deepjoin.store.column_vectors.encode import segment_columns
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store.column_vectors import SPACES, ColumnVectors, segment_columns, unknown
+from deepjoin.store.manifest import Manifest
+from deepjoin.store.models import cell_encoder, column_encoder
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     SNAPSHOT,
     FrequencySnapshot,
     meaning_digest,
     meaning_rows,
     sketch_rows,
 )
-from deepjoin.store.manifest import Manifest
-from deepjoin.store.models import cell_encoder, column_encoder
-from deepjoin.store.segment import Segment
 
 Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 

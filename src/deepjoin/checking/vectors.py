@@ -58,9 +58,16 @@ from deepjoin.embed.vector_build import (
 from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
-from deepjoin.store.column_vectors.columns import SPACES, About, ColumnVectors, unknown
-from deepjoin.store.column_vectors.encode import both_about, both_rows, meaning_about
-from deepjoin.store.column_vectors.sketch import MEANING_VERSION, SNAPSHOT, sketch_digest
+from deepjoin.store.column_vectors import (
+    SPACES,
+    About,
+    ColumnVectors,
+    both_about,
+    both_rows,
+    meaning_about,
+    unknown,
+)
+from deepjoin.store.sketch import MEANING_VERSION, SNAPSHOT, sketch_digest
 
 ABOUT = "about.json"
 

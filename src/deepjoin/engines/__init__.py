@@ -36,7 +36,7 @@ def engine_named(
             )
         yield None
         return
-    from deepjoin.engines.ray.engine import RayEngine
+    from deepjoin.engines.ray import RayEngine
 
     with RayEngine(address, notify) as engine:
         yield engine
