@@ -136,6 +136,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Libraries report what is still there at the end as leaks."""
+    gc.unfreeze()
+
+
 def _shared_in_module(item: pytest.Item) -> list[str]:
     """Name the module of a test, if the test uses what is made once for its module."""
     info = getattr(item, "_fixtureinfo", None)
