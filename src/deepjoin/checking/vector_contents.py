@@ -137,7 +137,7 @@ class VectorContents:
             yield f"{ROWS} has vectors that are not those of their columns"
 
     def _are(self, found: ColumnVectors, segment: Segment, some: Int) -> bool:
-        """Tell whether these columns have the vectors that the encoder gives them now."""
+        """Check whether these columns have the vectors that the encoder gives them now."""
         encoder = self._columns
         if encoder is None or len(some) == 0:
             return encoder is not None
@@ -170,7 +170,7 @@ class VectorContents:
 
 
 def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
-    """Tell whether rows end with those wanted, as machines round."""
+    """Check whether rows end with those wanted, as machines round."""
     start = 0
     for block in wanted:
         ends = rows[start : start + len(block), -block.shape[1] :]

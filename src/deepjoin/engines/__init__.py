@@ -20,7 +20,7 @@ ENGINES = ("local", "ray")
 def engine_named(
     name: str | None, address: str | None = None, notify: Notify = no_notice
 ) -> Iterator[Engine | None]:
-    """Lend an engine for a build; None for this process.
+    """Yield the engine of a build; None for this process.
 
     >>> with engine_named("local") as engine:
     ...     print(engine)
