@@ -5,7 +5,7 @@ length of what is lost. Rows are in the order of the values, or in that of the l
 (`ORDER_FILES`); values without a vector have no row.
 
 `ValueVectors.near` scans all rows and misses nothing. `ValueLists.near` scans a few lists: it
-misses a pair whose value is in none of them; what it finds is as exact as in the full scan.
+misses a pair whose value is in none of them, and of pairs near the floor, cosines are rough.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ PROBES, MOST = 8, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.
-_CELLS = 64
+_CELLS = 32
 #: The most products of a matrix product for which OpenBLAS starts no threads.
 _PRODUCTS = 1 << 18
 #: Vectors rounded at a time, and as many of them as stay in the processor's cache meanwhile.
