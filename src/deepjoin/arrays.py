@@ -493,7 +493,7 @@ class Offsets(MappedFiles):
         return len(self._more)
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, int | np.integer):
+        if type(key) is int or isinstance(key, np.integer):
             at = int(key if key >= 0 else key + len(self))
             return int(self._bases[at >> _OFFSETS]) + int(self._more[at])
         if isinstance(key, slice):
