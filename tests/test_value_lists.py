@@ -34,10 +34,6 @@ from deepjoin.embed.value_vectors import (
 from deepjoin.store import cell_vectors
 from deepjoin.store.cell_vectors import copy_vectors, same_rotation
 
-#: How far cosines of 24 dimensions in four bits may be off, and the part above the floor that is
-#: computed again.
-ROUGH = 0.12
-
 
 def drawn(count: int, dimension: int, seed: int = 1) -> Float:
     """Draw unit vectors in clusters, zero vectors among them."""
@@ -74,13 +70,6 @@ def as_set(pairs: CandidatePairs) -> set[tuple[int, int]]:
     found = set(zip(pairs.cells.tolist(), pairs.values.tolist(), strict=True))
     assert len(found) == len(pairs)
     return found
-
-
-def same_similarities(some: CandidatePairs, every: CandidatePairs) -> bool:
-    """Tell whether pairs have the same similarities among others."""
-    parts = [zip(one.cells.tolist(), one.values.tolist(), one.similarities.tolist(), strict=True)
-             for one in (some, every)]  # fmt: skip
-    return set(parts[0]) <= set(parts[1])
 
 
 def reaching(rows: Float, queries: Float, floor: float) -> set[tuple[int, int]]:
@@ -124,10 +113,9 @@ def test_a_row_is_in_the_list_of_the_nearest_leaf(rows: Float, tmp_path: Path) -
 def test_lists_find_nearly_all_pairs_and_no_other(rows: Float, made: Path) -> None:
     queries = np.concatenate([rows[1:41], drawn(10, 24, seed=2)])
     near = ValueLists(made).near(queries, 0.6, probes=4)
-    found, vectors = as_set(near), ValueVectors.open(made)
-    assert found <= as_set(vectors.near(queries, 0.6 - ROUGH))
-    above = reaching(rows, queries, 0.6 + ROUGH)
-    assert len(found & above) > 0.95 * len(above)
+    found, exact = as_set(near), as_set(ValueVectors.open(made).near(queries, 0.6))
+    assert found <= exact
+    assert len(found) > 0.95 * len(exact)
     cosines = queries.astype(np.float64)[near.cells] * rows.astype(np.float64)[near.values]
     assert (np.abs(cosines.sum(axis=1) - near.similarities) <= near.errors + SLACK).all()
 
@@ -136,12 +124,10 @@ def test_all_lists_together_hold_every_vector(rows: Float, made: Path) -> None:
     known = ValueLists(made)
     queries = rows[1:30]
     for floor in (0.3, 0.7):
-        exact = ValueVectors.open(made).near(queries, floor - ROUGH)
+        exact = ValueVectors.open(made).near(queries, floor)
         everything = known.near(queries, floor, probes=len(known), most=10_000)
-        # Near the floor, four bits decide; none that is clearly above it is missed.
-        assert reaching(rows, queries, floor + ROUGH) <= as_set(everything) <= as_set(exact)
-        above = exact.where(exact.similarities >= floor + ROUGH)
-        assert same_similarities(above, everything)
+        # Pairs below the floor that the bound allows are left out; none that reaches it is.
+        assert reaching(rows, queries, floor) <= as_set(everything) <= as_set(exact)
 
 
 def test_only_the_best_pairs_of_a_cell_are_kept(rows: Float, made: Path) -> None:
@@ -292,14 +278,14 @@ def test_lists_of_earlier_versions_are_read(rows: Float, made: Path, tmp_path: P
     for near in (one, other):
         cosines = rows[1:9].astype(np.float64)[near.cells] * rows.astype(np.float64)[near.values]
         assert (np.abs(cosines.sum(axis=1) - near.similarities) <= near.errors + SLACK).all()
-    true = reaching(rows, rows[1:9], 0.4 + ROUGH)
+    true = reaching(rows, rows[1:9], 0.4)
     assert as_set(one) & true == as_set(other) & true
     assert write_value_lists(tmp_path, vectors) > 40
     assert not (tmp_path / OLD_ROWS).exists()
     again = ValueVectors.open(tmp_path)
     assert not again.is_outdated
     assert set(contents(tmp_path)) == set(contents(made))
-    exact = as_set(again.near(rows[1:9], 0.4 - ROUGH))
+    exact = as_set(again.near(rows[1:9], 0.4))
     every = ValueLists(tmp_path).near(rows[1:9], 0.4, probes=1_000, most=10_000)
     assert true <= as_set(every) <= exact
 

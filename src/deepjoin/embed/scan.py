@@ -3,8 +3,7 @@
 For a unit vector q, given as a multiple of small whole numbers with error e_q, the product with
 a row's codes is off by at most error + e_q * (1 + error) (Cauchy-Schwarz), so no pair that
 reaches the floor is missed. Pairs that may reach it are computed again with q in full, and all
-bits of the row: of rows from files, the products are of the first four bits. Where pairs may be
-missed, only those that are clearly above the floor are computed again.
+bits of the row: of rows from files, the products are of the first four bits.
 
 Products of 8-bit matrices with 32-bit sums come from ONNX Runtime on all machines. Its graph, a
 single ``MatMulInteger`` node, is written here byte by byte, so no library that builds graphs is
@@ -39,9 +38,8 @@ _ROWS, _SUMS = 1 << 13, 1 << 19
 _THREADED = 1 << 19
 #: The largest number of single precision below 1.
 _BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
-#: Where pairs may be missed, those this little above the floor are not computed again: near it, a
-#: chance hardly depends on the cosine. Four bits are off by .011 (standard deviation).
-_ROUGHLY = 0.06
+#: How many standard deviations of a product may be lost where pairs may be missed.
+_DEVIATIONS = 4
 #: More than any sum, and exact as a floating-point number.
 _NEVER = 1 << 30
 
@@ -97,7 +95,9 @@ class Scan:
 
     def __init__(self, turned: Float, floor: float, threads: int, proven: bool = True) -> None:
         self._turned, self._floor, self._threads = turned, floor - SLACK, threads
-        self._proven = proven
+        # A product is off by its whole error only if what was lost points to the query. After the
+        # rotation it points anywhere, so it is off by four times this once in 30,000 pairs.
+        self._share = 1.0 if proven else min(1.0, _DEVIATIONS / turned.shape[1] ** 0.5)
         # One thread for each product, since `run` gives each block its thread: comparing sums with
         # their thresholds takes as long as the products, and must run in parallel as well.
         self._multiply = multiplier(1)
@@ -147,34 +147,24 @@ class Scan:
     def _block(self, rows: VectorRows, here: slice, chosen: Int | None) -> CandidatePairs:
         rough = rows.rough(here if chosen is None else chosen)
         # The smallest sum of each row that can still mean a cosine at the floor.
-        lost = self._error + (1 + self._error) * rough.errors
-        steps = rough.scales * np.float32(self._step)
+        lost = self._share * (self._error + (1 + self._error) * rough.errors)
+        bound = self._floor - lost
         with np.errstate(divide="ignore"):
-            least = np.floor((self._floor - lost * self._proven) / steps)
-        least = np.where(steps > 0, np.clip(least, -_NEVER, _NEVER), _NEVER)
-        sums = self._sums(rough)
-        found = np.flatnonzero(sums >= least.astype(np.int32)[:, None])
-        places, cells = np.divmod(found, len(self._turned))
-        numbers = places + here.start if chosen is None else chosen[places]
-        if self._proven:
-            similarities, errors = self._in_full(rows, numbers, cells)
-            kept = similarities + errors >= self._floor
-            return CandidatePairs(cells[kept], numbers[kept], similarities[kept], errors[kept])
-        similarities, errors = sums.take(found) * steps[places], lost[places]
-        again = np.flatnonzero(similarities >= self._floor + _ROUGHLY)
-        similarities[again], errors[again] = self._in_full(rows, numbers[again], cells[again])
-        return CandidatePairs(cells, numbers, similarities, errors)
-
-    def _in_full(self, rows: VectorRows, numbers: Int, cells: Int) -> tuple[Float, Float]:
-        """Compute pairs with queries and rows in full precision."""
-        similarities, errors = np.empty((2, len(numbers)), np.float32)
-        for at in range(0, len(numbers), _ROWS):
+            sums = np.floor(bound / (rough.scales * np.float32(self._step)))
+        least = np.where(rough.scales > 0, np.clip(sums, -_NEVER, _NEVER), _NEVER)
+        reached = self._sums(rough) >= least.astype(np.int32)[:, None]
+        places, cells = np.divmod(np.flatnonzero(reached), len(self._turned))
+        places = places + here.start if chosen is None else chosen[places]
+        # Those that may reach the floor again, with queries and rows in full precision.
+        similarities, lost = np.empty((2, len(places)), np.float32)
+        for at in range(0, len(places), _ROWS):
             some = slice(at, at + _ROWS)
-            full = rows.take(numbers[some])
+            full = rows.take(places[some])
             signed = full.codes.astype(np.float32) - ZERO_POINT
             found = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
-            similarities[some], errors[some] = found * full.scales, full.errors
-        return similarities, errors
+            similarities[some], lost[some] = found * full.scales, full.errors
+        kept = similarities + self._share * lost >= self._floor
+        return CandidatePairs(cells[kept], places[kept], similarities[kept], lost[kept])
 
     def _sums(self, rough: Rough) -> Int32:
         """Multiply rows with every query, part by part."""

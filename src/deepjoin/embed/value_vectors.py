@@ -5,7 +5,7 @@ length of what is lost. Rows are in the order of the values, or in that of the l
 (`ORDER_FILES`); values without a vector have no row.
 
 `ValueVectors.near` scans all rows and misses nothing. `ValueLists.near` scans a few lists: it
-misses a pair whose value is in none of them, and of pairs near the floor, cosines are rough.
+misses a pair whose value is in none of them; what it finds is as exact as in the full scan.
 """
 
 from __future__ import annotations

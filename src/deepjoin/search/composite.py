@@ -64,8 +64,8 @@ _ENOUGH = 0.5
 _WEIGHED = 30
 #: Digits of a probability that is shown.
 _SHOWN = 4
-#: Cells looked up by meaning at a time; pairs below tau by no more than lists are off may reach it.
-_BLOCK, _NEARLY = 512, 0.93
+#: Cells looked up by meaning at a time.
+_BLOCK = 512
 
 
 @dataclass
@@ -190,7 +190,7 @@ class CompositeSearch:
         if segment.cells is not None:
             for start in range(0, len(words), _BLOCK):
                 some = words[start : start + _BLOCK]
-                found = segment.cells.near(part.encode(some), _NEARLY * self.tau, 2, PROBES)
+                found = segment.cells.near(part.encode(some), self.tau, 2, PROBES)
                 near.append(found.renumbered(some))
         pairs = CandidatePairs.concatenate(near).with_equal(numbers)
         strings = segment.values.values
