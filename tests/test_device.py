@@ -210,12 +210,12 @@ def test_encoders_of_large_blocks_are_given_more_columns(
         finish_columns(segment, tmp_path, encoder, no_frequency, None, progress)
         return told
 
-    assert blocks(512) == [3, 6, 9, 10]
-    assert blocks(1024) == [6, 10]
+    assert blocks(1024) == [3, 6, 9, 10]
+    assert blocks(2048) == [6, 10]
     monkeypatch.setattr(column_vectors, "_CELLS", 20)
-    assert blocks(1024) == [2, 4, 6, 8, 10]
+    assert blocks(2048) == [2, 4, 6, 8, 10]
     monkeypatch.setattr(column_vectors, "_CELLS", 1)
-    assert blocks(1024) == list(range(1, 11))
+    assert blocks(2048) == list(range(1, 11))
 
 
 def test_a_cached_encoder_reads_blocks_of_its_own_size(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from deepjoin.store.sketch import FrequencySnapshot
 #: Groups of items that a lake is cut into, and more where they would be too large.
 _GROUPS = 64
 #: Bounds of a group: items, and bytes to read.
-_ITEMS = (16, 1024)
+_ITEMS = (64, 1024)
 _BYTES = (4 << 20, 64 << 20)
 #: Bytes of a file that travel at a time.
 _PIECE = 16 << 20

@@ -6,8 +6,8 @@ Columns whose vectors are known from an earlier segment are not encoded again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -45,11 +45,11 @@ SPACES = ("columns", "sketch", "both")
 FOLDER = "vectors"
 _ABOUT = "about.json"
 #: Numbers of columns with their vectors, some at a time, in any order.
-Encoded = Iterator[tuple[Int, Float]]
+Encoded = Generator[tuple[Int, Float]]
 #: From columns of a segment, by their numbers, to their vectors.
 Encode = Callable[[Segment, Int, ColumnEncoder, Frequency], Encoded]
 
-#: Columns encoded between two reports of progress; at most these are lost by an interruption.
+#: Columns encoded between two reports of progress.
 _BLOCK = 1024
 #: A block ends once it has this many cells.
 _CELLS = 1 << 22
@@ -235,9 +235,9 @@ def encode_here(
     segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
 ) -> Encoded:
     """Encode columns of a segment, block by block."""
-    for block in column_blocks(segment.values.sizes(columns), columns, encoder):
-        some = list(segment_columns(segment, block, encoder.counted))
-        yield block, encoder.encode(some, frequency)
+    blocks = list(column_blocks(segment.values.sizes(columns), columns, encoder))
+    read = (list(segment_columns(segment, block, encoder.counted)) for block in blocks)
+    yield from zip(blocks, encoder.encode_blocks(read, frequency), strict=True)
 
 
 def finish_columns(
@@ -273,10 +273,11 @@ def finish_columns(
             unseen &= ~segment.dead
         missing = np.flatnonzero(unseen)
         done = 0
-        for block, vectors in encode(segment, missing, encoder, frequency):
-            rows[block] = narrowed(vectors)
-            done += len(block)
-            progress(done, len(missing), "columns")
+        with closing(encode(segment, missing, encoder, frequency)) as encoded:
+            for block, vectors in encoded:
+                rows[block] = narrowed(vectors)
+                done += len(block)
+                progress(done, len(missing), "columns")
     return len(missing)
 
 
