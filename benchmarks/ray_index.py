@@ -35,8 +35,8 @@ from deepjoin import Column, Lake
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors.encode import column_blocks, segment_columns
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store.column_vectors import column_blocks, segment_columns
+from deepjoin.store.sketch import FrequencySnapshot
 
 #: Columns of one table, and tables of one folder.
 _WIDE = 4

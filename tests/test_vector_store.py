@@ -17,7 +17,7 @@ from deepjoin.progress import no_progress
 from deepjoin.search.context import EmbeddedStore
 from deepjoin.search.vectors import NearColumn, VectorSearcher, opened_vectors
 from deepjoin.settings import PublishSettings
-from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
+from deepjoin.store.column_vectors import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
 from tests.support.vector_stores import execute, fresh

@@ -32,10 +32,10 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.files import TemporaryFolder
 from deepjoin.settings import Settings, TableWords, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
-from deepjoin.store.column_vectors.encode import Encoded, column_blocks, segment_columns
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store.column_vectors import Encoded, column_blocks, segment_columns
 from deepjoin.store.models import TextChoice, cell_encoder, column_encoder
 from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import FrequencySnapshot
 
 #: Groups of items that a lake is cut into, and more where they would be too large.
 _GROUPS = 64

@@ -115,11 +115,11 @@ def render_table(results: Results, screen: Screen = Screen(), unlikely: str = _U
     rows: list[tuple[str, ...]] = [_HEAD]
     styles: dict[tuple[int, int], str] = {}
     for row, hit in enumerate(results.hits, 1):
-        shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
+        shares = f"{hit.coverage:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
         names = str(hit.rank), hit.table, ", ".join(hit.columns)
         rows.append((*names, *shares, f"{hit.probability:.2f}", hit.cardinality, _why(hit)))
-        if hit.joinability >= _FAIR and not hit.generic:
-            styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
+        if hit.coverage >= _FAIR and not hit.generic:
+            styles[row, 3] = "green" if hit.coverage >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"
     return aligned(rows, screen, styles=styles) + below
 

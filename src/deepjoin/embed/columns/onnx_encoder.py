@@ -41,7 +41,7 @@ _TOKENS = 512
 
 
 class OnnxEncoder(TextEncoder):
-    """Encodes with a model folder written by `deepjoin.lab.onnx.export`."""
+    """Encodes with a model folder written by `deepjoin.lab.onnx_export`."""
 
     def __init__(
         self,
