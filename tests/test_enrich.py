@@ -18,9 +18,10 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
-from deepjoin.enriching.features import Scorer, as_feature, chosen_features
+from deepjoin.enriching.features import as_feature
 from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.enriching.scoring import Scorer, chosen_features
 from deepjoin.model import EnrichStep, RejectedJoin
 
 pytest.importorskip("sklearn")
