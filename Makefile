@@ -7,7 +7,7 @@ CORPUS ?= corpus
 WORKERS ?= 4
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test check check-code check-types format reference matrix wheel-check hard bench page page-check browser clean
+.PHONY: demo quick test all-tests check check-code check-types format reference matrix wheel-check hard bench page page-check browser clean
 
 demo: $(VENV)/installed
 	$(BIN)/deepjoin demo
@@ -17,20 +17,25 @@ demo: $(VENV)/installed
 quick: $(VENV)/quick
 	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors --hypothesis-profile quick -m "not slow and not train and not ray and not postgres and not page"
 
+# The checks run while tests wait for a server, a browser or a child. The packages of the page come
+# first: with them the tests look at its accessibility, too.
 test: $(VENV)/developing browser
+	web/check.sh packages
+	$(MAKE) -j3 all-tests check LATER="nice -n 10"
+
+all-tests: $(VENV)/developing
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15
-	$(MAKE) -j2 check
 
 check: check-code check-types page-check
 
 check-code: $(VENV)/developing
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
-	$(BIN)/python tools/reference.py --check
+	$(LATER) $(BIN)/ruff check
+	$(LATER) $(BIN)/ruff format --check
+	$(LATER) $(BIN)/lint-imports
+	$(LATER) $(BIN)/python tools/reference.py --check
 
 check-types: $(VENV)/developing
-	$(BIN)/mypy
+	$(LATER) $(BIN)/mypy
 
 format: $(VENV)/developing
 	$(BIN)/ruff check --fix
@@ -77,7 +82,7 @@ page: $(VENV)/developing
 	cd web && npm ci --silent --no-audit --no-fund && npx vite build
 
 page-check:
-	web/check.sh
+	$(LATER) web/check.sh
 
 # The tests of the page need Debian's chromium; without it they are skipped, and the summary says so.
 browser:

@@ -28,14 +28,14 @@ from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.normalise.cells import distinct_cells
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors.encode import segment_columns
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store.column_vectors import segment_columns
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     FrequencySnapshot,
     Sketcher,
     sketch_rows,
     write_frequency,
 )
-from deepjoin.store.segment import Segment
 
 _BLOCK = 50_000
 

@@ -34,7 +34,7 @@ from common import (
     say,
 )
 from deepjoin import Column, Lake
-from deepjoin.lab.josie.search import JosieSearch, josie
+from deepjoin.lab.josie import JosieSearch, josie
 from deepjoin.model import Hit, Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.exact import exact_equi

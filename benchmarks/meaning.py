@@ -23,7 +23,7 @@ import numpy as np
 from common import K, Row, command_line, emit, machine, memory, percentiles, say
 
 
-def answer(index: Path, corpus: Path, join: str) -> None:
+def answer(index: Path, corpus: Path, join: str, method: str) -> None:
     """Answer the queries whose numbers come on stdin, with their times."""
     import deepjoin
     from deepjoin.read.corpus import CorpusSource
@@ -51,7 +51,7 @@ def answer(index: Path, corpus: Path, join: str) -> None:
             ids = [segment.catalog.column_ids[number] for segment, number in best]
         else:
             # Also hits that would be set apart: the full comparison lists them in place.
-            found = lake.search(column, k=K, join=join, settings=every)
+            found = lake.search(column, k=K, join=join, method=method, settings=every)
             # Some evidence is measured when it is read.
             for hit in found:
                 _ = (*hit.equi, hit.matches, hit.unmatched, hit.probability, hit.brings)
@@ -67,7 +67,7 @@ class Answerer:
         place = os.environ | ({} if source is None else {"PYTHONPATH": source})
         command = [sys.executable, __file__, str(given.index), str(given.corpus)]
         self._process = subprocess.Popen(
-            [*command, "--join", given.join, "--answer"],
+            [*command, "--join", given.join, "--method", given.method, "--answer"],
             **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": place, "text": True},
         )
         self.queries = int(self._line())
@@ -93,12 +93,13 @@ def main() -> None:
     add("--queries", type=int, default=120, metavar="N", help="the first N queries (120)")
     add("--passes", type=int, default=5, metavar="N", help="how often each query is asked (5)")
     add("--join", default="any", help="any (default), semantic or equi")
+    add("--method", default="hybrid", help="hybrid (default), or another method")
     add("--full", type=int, default=0, metavar="N", help="queries compared with all values")
     add("--against", metavar="SRC", help="source folder of another version of deepjoin")
     add("--answer", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.answer:
-        answer(given.index, given.corpus, given.join)
+        answer(given.index, given.corpus, given.join, given.method)
         return
     emit("meaning", machine=machine(), load=os.getloadavg()[0])
     sources = {"this": None} | ({} if given.against is None else {"other": given.against})
@@ -146,7 +147,8 @@ def _report(name: str, passes: list[list[Row]], given: argparse.Namespace) -> No
              for step in every[0]["steps"]}  # fmt: skip
     emit(
         "meaning",
-        **{"what": "search", "source": name, "join": given.join, "queries": len(passes[0])},
+        **{"what": "search", "source": name, "method": given.method, "join": given.join},
+        **{"queries": len(passes[0])},
         **percentiles([row["wall"] for row in every]),
         **{
             "first_p50_ms": medians[0],

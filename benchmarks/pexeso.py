@@ -23,7 +23,7 @@ import numpy as np
 from common import emit, machine, say
 from deepjoin.arrays import Float, Int
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso, cosine_of_share
+from deepjoin.lab.pexeso import ColumnValues, Pexeso, cosine_of_share
 from deepjoin.matching.joinability import least, similarities
 from deepjoin.model import Column
 from deepjoin.normalise.cells import distinct_cells

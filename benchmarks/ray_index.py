@@ -7,7 +7,9 @@ an empty encoding cache, and compares every file of the two indexes and the hits
 Nodes of one processor each are started on this machine before timing starts. `driver_cpu_s` is the
 processor time of the process that runs the build, `texts_ms` that of writing the text of a column,
 which is also done where the build runs: together they limit how many workers can be kept busy.
-Prints one JSON object per line.
+With --here FILES ..., no cluster is started: this process does the work of the workers itself, in
+groups of at least so many files, and `driver_cpu_s` is the processor time of all else. Prints one
+JSON object per line.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count, islice, zip_longest
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +34,14 @@ import pyarrow.parquet as pq
 
 import deepjoin
 from common import emit, machine, say, versions
-from deepjoin import Column, Lake
+from deepjoin import Column, Lake, indexing
+from deepjoin.build import workers
+from deepjoin.build.engine import Step
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors.encode import column_blocks, segment_columns
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store.column_vectors import column_blocks, segment_columns
+from deepjoin.store.sketch import FrequencySnapshot
 
 #: Columns of one table, and tables of one folder.
 _WIDE = 4
@@ -146,12 +151,56 @@ def fixed_cost(place: Path, **options: Any) -> dict[str, float]:
     return timed(folder, place / f"one-{len(options)}", **options)[1]
 
 
+class Here:
+    """An engine that does the work of all steps in this process, and counts its time."""
+
+    gpus = 0
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def flow(self, tasks: Sequence[object], *steps: Step) -> Iterator[pa.Table]:
+        """Run tasks through all steps."""
+        tables: Any = iter(tasks)
+        for step in steps:
+            tables = self._run(step, tables)
+        yield from tables
+
+    def _run(self, step: Step, given: Iterator[Any]) -> Iterator[pa.Table]:
+        name = getattr(step.work, "func", step.work).__name__
+        for one in given:
+            tables = step.work(one)
+            while True:
+                started = process_time()
+                table = next(tables, None)
+                self.seconds[name] = self.seconds.get(name, 0) + process_time() - started
+                if table is None:
+                    break
+                yield table
+
+
+def here(folder: Path, out: Path, files: int) -> None:
+    """Build with groups of at least some files, and count what is no worker's time."""
+    engine = Here()
+    large = patch.object(workers, "_ITEMS", (files, max(files, workers._ITEMS[1])))
+    with large, patch.object(indexing, "engine_named", lambda *_: nullcontext(engine)):
+        lake, found = timed(folder, out, engine="ray", threads=1)
+    driver = found["driver_cpu_s"] - sum(engine.seconds.values())
+    parts = -(-len(list(folder.rglob("*.parquet"))) // files)
+    row = {"columns": lake.report.columns, "parts": parts, "driver_cpu_s": driver}
+    emit("here", **row, **{f"{name}_s": value for name, value in engine.seconds.items()})
+
+
 def run(options: argparse.Namespace, place: Path) -> bool:
     """Build twice and compare; returns whether all hits are the same."""
     corpus, folder = CorpusSource(options.corpus), place / "tables"
     if not folder.exists():
         say(f"Writing {options.columns:,} columns to {folder}.")
         write_tables(corpus, folder, options.columns)
+    for files in options.here:
+        here(folder, place / f"here-{files}", files)
+    if options.here:
+        return True
     queries = list(islice(corpus.columns("queries.parquet"), options.queries))
     emit("machine", **machine(), **versions("ray", "onnxruntime"))
     small = fixed_cost(place)
@@ -159,29 +208,29 @@ def run(options: argparse.Namespace, place: Path) -> bool:
     texts = text_ms(local)
     emit("local", columns=local.report.columns, tables=local.report.tables, texts_ms=texts, **plain)
     measured = (local, plain, small)
-    same = [against(*measured, workers, folder, queries) for workers in options.workers]
+    same = [against(*measured, nodes, folder, queries) for nodes in options.workers]
     return all(same)
 
 
 def against(
-    local: Lake, plain: dict[str, float], small: dict[str, float], workers: int, folder: Path,
+    local: Lake, plain: dict[str, float], small: dict[str, float], nodes: int, folder: Path,
     queries: Sequence[Column],
 ) -> bool:  # fmt: skip
     """Build with some workers and compare; returns whether all hits are the same."""
-    place = folder.with_name(f"ray-{workers}")
+    place = folder.with_name(f"ray-{nodes}")
     place.mkdir()
     started = perf_counter()
-    with cluster(workers) as address:
+    with cluster(nodes) as address:
         start = perf_counter() - started
         ray = {"engine": "ray", "ray_address": address}
         first = fixed_cost(place, **ray)
         lake, found = timed(folder, place / "ray", **ray)
-    emit("ray", workers=workers, cluster_start=start, **found)
+    emit("ray", workers=nodes, cluster_start=start, **found)
     same_files = files_of(local) == files_of(lake)
     same_hits = hits_of(local, queries) == hits_of(lake, queries)
     emit(
         "ray against local",
-        workers=workers,
+        workers=nodes,
         ratio=found["seconds"] / plain["seconds"],
         one_table_local=small["seconds"],
         one_table_ray=first["seconds"],
@@ -199,6 +248,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--columns", type=int, default=50_000)
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
+    parser.add_argument("--here", type=int, nargs="+", default=[], metavar="FILES")
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--place", type=Path, help="keep tables and indexes here")
     options = parser.parse_args()

@@ -39,8 +39,8 @@ from deepjoin import Column, Lake
 from deepjoin.arrays import Half
 from deepjoin.embed.columns import load_encoder
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store.column_vectors import About, ColumnVectors, write_rows
+from deepjoin.store.sketch import FrequencySnapshot
 
 METHODS = ("exact-equi", "hybrid", "deepjoin")
 STEPS = ("encode", "candidates", "verify", "total")

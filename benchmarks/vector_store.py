@@ -32,7 +32,7 @@ from deepjoin.engines.postgres.publishing import Published, withdraw
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.query import excluded_columns
 from deepjoin.search.vectors import VectorSearcher
-from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors import ColumnVectors
 
 #: The vector spaces by the methods that search them.
 SPACES = {"deepjoin": "columns", "sketch": "sketch", "deepjoin-sketch": "both"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -88,6 +89,11 @@ _MARKS = {
     "postgres_server": "postgres",
     "tiny_bert": "train",
 }
+#: Modules some of whose tests load torch, although their fixtures do not tell.
+_WITH_TORCH = {
+    *("test_baseline_encoders", "test_encoder_contract", "test_encoder_export"),
+    *("test_encoder_folders", "test_encoder_kinds", "test_method_contract", "test_restore"),
+}
 #: Marks in the order in which their tests begin.
 _LONGEST = ("ray", "page", "train", "postgres", "slow")
 
@@ -97,7 +103,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures they use and the packages they import.
 
     Tests that share what is made once for all or some of them (a cluster, a server, a browser, an
-    index for a module) run in one worker; what takes longest begins first.
+    index for a module) run in one worker, and so do those that load torch, which takes each worker
+    five seconds; what takes longest begins first.
     """
     begins: dict[str, int] = {}
     unit: dict[pytest.Item, str] = {}
@@ -113,6 +120,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in sorted(marks):
             item.add_marker(mark)
         groups = sorted(marks & {"ray", "postgres", "page"}) or _shared_in_module(item)
+        if item.path.stem in _WITH_TORCH or (marks & {"train"} and "ray" not in marks):
+            groups = ["train"]
         for group in groups:
             item.add_marker(pytest.mark.xdist_group(group))
         unit[item] = groups[0] if groups else item.nodeid
@@ -120,6 +129,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rank = min(map(_LONGEST.index, marks & {*_LONGEST}), default=len(_LONGEST))
         begins[unit[item]] = min(rank, begins.get(unit[item], rank))
     items.sort(key=lambda item: begins[unit[item]])
+
+
+def pytest_collection_finish() -> None:
+    """Leave a million objects that stay until the end out of every later search for garbage."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries report what is still there at the end as leaks."""
+    gc.unfreeze()
 
 
 def _shared_in_module(item: pytest.Item) -> list[str]:

@@ -60,7 +60,7 @@ def without_one(word: str) -> dict[str, list[int]]:
 
 
 def one_slip(word: str, known: str) -> bool:
-    """Tell whether a letter behind the first is missing, too many, another or swapped."""
+    """Check whether a letter behind the first is missing, too many, another or swapped."""
     mine, theirs = without_one(word), without_one(known)
     pairs = [
         (i, j) for rest in mine.keys() & theirs.keys() for i in mine[rest] for j in theirs[rest]

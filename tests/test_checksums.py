@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Lake
 from deepjoin.arrays import (
+    HEADER,
     StoredArray,
     Strings,
     StringsWriter,
@@ -29,7 +30,7 @@ from deepjoin.arrays import (
 from deepjoin.build import update
 from deepjoin.checksums import BLOCK, NAME, DamagedFile, read_verified, verify_file
 from deepjoin.errors import IndexUnusable
-from deepjoin.packing import PackedArray
+from deepjoin.packing import PackedArray, load_numbers, pack
 from deepjoin.relating.graph import current_edges
 from deepjoin.store import open_index
 from deepjoin.store.manifest import is_sealed, sealed_json
@@ -172,6 +173,29 @@ def test_places_are_those_of_a_plain_array(
     assert np.searchsorted(stored, 7, side) == np.searchsorted(plain, 7, side)
 
 
+def test_a_damaged_number_of_packed_numbers_is_reported(folder: Path) -> None:
+    """It agrees with the size of the file, so opening finds nothing, and reads little."""
+    path = folder / "x.npy"
+    np.save(path, np.arange(1000))
+    pack(path)
+    seal(folder)
+    for bit in (3, 4):  # 1000 is 15 full blocks and 40 numbers
+        flip(path, HEADER + 8, bit)
+        for read in (len, lambda x: x[7], lambda x: x[1010:], lambda x: x.searchsorted(3)):
+            packed = load_numbers(path)
+            assert isinstance(packed, PackedArray)
+            with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+                read(packed)
+        flip(path, HEADER + 8, bit)
+    for bit in (0, 6):
+        for byte in (HEADER, HEADER + 8 * 18):  # the mark, and where the last block begins
+            flip(path, byte, bit)
+            with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+                load_numbers(path)
+            flip(path, byte, bit)
+    assert len(load_numbers(path)) == 1000
+
+
 def test_an_offset_is_verified_alone(folder: Path) -> None:
     path = folder / "x.offsets.npy"
     np.save(path, np.arange(100_000))
@@ -208,6 +232,38 @@ def test_only_what_is_read_is_verified(folder: Path) -> None:
 class _Holder:
     def __init__(self, *arrays: Any) -> None:
         self.array, self.arrays = arrays[0], arrays
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    kind=st.sampled_from(["u1", "<i2", "<f4", "<i8"]),
+    width=st.sampled_from([1, 3, 12, 16, 100]),
+    first=st.integers(0, 40),
+    dtype=st.sampled_from(["u1", "<i4", "<i8", "<u8"]),
+    rows=st.lists(st.integers(0, 250), min_size=1, max_size=400),
+    block=st.integers(1, 49),
+)
+def test_rows_are_damaged_if_one_of_their_blocks_is(
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str, width: int, first: int, dtype: str, rows: list[int], block: int,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("x") / "segments" / "one"
+    folder.mkdir(parents=True)
+    step = width * np.dtype(kind).itemsize
+    plain = np.zeros((50 * BLOCK // step, width), kind)
+    np.save(folder / "x.npy", plain)
+    seal(folder)
+    flip(folder / "x.npy", block * BLOCK)
+    part = cast(StoredArray, load_array(folder / "x.npy")).part(first, len(plain))
+    spread = 1 if dtype == "u1" else (len(part) - 1) // 251
+    numbers = np.minimum(np.array(rows) * spread, len(part) - 1).astype(dtype)
+    starts = HEADER + (numbers.astype(np.int64) + first) * step
+    is_read = ((starts // BLOCK <= block) & ((starts + step - 1) // BLOCK >= block)).any()
+    if is_read:
+        with pytest.raises(DamagedFile, match="one/x.npy is not what was written"):
+            part[numbers]
+    else:
+        assert not part[numbers].any()
 
 
 def test_a_search_that_damage_leads_astray_is_noticed(folder: Path) -> None:

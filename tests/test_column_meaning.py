@@ -12,16 +12,15 @@ import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.checking.check import check_index
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.store.column_vectors import sketch as module
-from deepjoin.store.column_vectors.columns import ColumnVectors
-from deepjoin.store.column_vectors.encode import meaning_about
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store import sketch as module
+from deepjoin.store.column_vectors import ColumnVectors, meaning_about
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     FrequencySnapshot,
     Meaning,
     meaning_digest,
     meaning_rows,
 )
-from deepjoin.store.segment import Segment
 from tests.support.options import index_options
 
 COUNTRIES = ["United States", "Germany", "United Kingdom", "France", "Spain"]

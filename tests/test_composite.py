@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.embed.value_vectors import PROBES
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Hit
@@ -24,6 +25,7 @@ from deepjoin.normalise.canonical import canonical
 from deepjoin.search import blocks, mappings
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings, Settings, Vectors
+from deepjoin.store.cell_vectors import CellVectors
 from tests.support.agents import ask, refused
 from tests.support.command_line import call
 from tests.support.index_files import sign
@@ -272,6 +274,20 @@ def test_parts_match_by_meaning(lake: Lake) -> None:
         assert (hit.join, hit.joinability, hit.equi.joinability) == (join, 1.0, 0.5)
         assert hit.matches[0][:2] == ("Springfeild · MA", "Springfield · MA")
         assert hit.found_by == ("exact-equi", "cell-vectors")
+
+
+def test_parts_are_looked_up_in_as_many_lists_as_a_column(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, asked = CellVectors.near, list[Any]()
+
+    def noted(self: CellVectors, *given: Any) -> Any:
+        asked.append(given[-1])
+        return near(self, *given)
+
+    monkeypatch.setattr(CellVectors, "near", noted)
+    lake.search({"city": ["Springfeild", "Portland"], "state": ["MA", "ME"]}, join="semantic")
+    assert set(asked) == {PROBES} and PROBES > 1
 
 
 def test_hits_have_a_probability_which_orders_joins_of_kind_any(tmp_path: Path) -> None:

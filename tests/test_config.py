@@ -219,6 +219,16 @@ def test_a_file_that_lets_others_in_is_named(
         capsys.readouterr().err
         == f"{folder / NAME} sets --version-query SELECT 1, --ray-address ray://h:1.\n"
     )
+    (folder / NAME).write_text(
+        '[join]\nout = "/b.csv"\ndecisions = "/d.csv"\n[relations]\nout = "/r.sql"\n'
+        '[search]\nvector-store = "postgresql://u:secret@elsewhere/v"\n'
+    )
+    parsed("join", "i", "q.csv", "-c", "x", "--with", "t:c")
+    assert capsys.readouterr().err == f"{folder / NAME} sets --out /b.csv, --decisions /d.csv.\n"
+    parsed("relations", "i")
+    assert capsys.readouterr().err == f"{folder / NAME} sets --out /r.sql.\n"
+    parsed("search", "i", "q")
+    assert capsys.readouterr().err == f"{folder / NAME} sets --vector-store.\n"
 
 
 @pytest.mark.parametrize("border", ["home", "repository"])

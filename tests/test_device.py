@@ -23,9 +23,8 @@ from deepjoin.embed.devices import device_named
 from deepjoin.engines.gpu import DeviceSearch
 from deepjoin.errors import MissingExtra
 from deepjoin.search.methods import all_methods
-from deepjoin.store import models
-from deepjoin.store.column_vectors import encode
-from deepjoin.store.column_vectors.encode import finish_columns
+from deepjoin.store import column_vectors, models
+from deepjoin.store.column_vectors import finish_columns
 from deepjoin.store.manifest import MANIFEST
 from tests.support.column_lakes import WordEncoder, segment_of
 from tests.support.encoder_models import Folders
@@ -202,7 +201,7 @@ def test_encoders_of_large_blocks_are_given_more_columns(
 ) -> None:
     columns = [Column([f"{word} {n}" for word in WORDS], "x", f"t{n:02}") for n in range(10)]
     segment = segment_of(columns, tmp_path / "index")
-    monkeypatch.setattr(encode, "_BLOCK", 3)
+    monkeypatch.setattr(column_vectors, "_BLOCK", 3)
 
     def blocks(block: int) -> list[int]:
         encoder, told = WordEncoder(), []
@@ -211,12 +210,12 @@ def test_encoders_of_large_blocks_are_given_more_columns(
         finish_columns(segment, tmp_path, encoder, no_frequency, None, progress)
         return told
 
-    assert blocks(512) == [3, 6, 9, 10]
-    assert blocks(1024) == [6, 10]
-    monkeypatch.setattr(encode, "_CELLS", 20)
-    assert blocks(1024) == [2, 4, 6, 8, 10]
-    monkeypatch.setattr(encode, "_CELLS", 1)
-    assert blocks(1024) == list(range(1, 11))
+    assert blocks(1024) == [3, 6, 9, 10]
+    assert blocks(2048) == [6, 10]
+    monkeypatch.setattr(column_vectors, "_CELLS", 20)
+    assert blocks(2048) == [2, 4, 6, 8, 10]
+    monkeypatch.setattr(column_vectors, "_CELLS", 1)
+    assert blocks(2048) == list(range(1, 11))
 
 
 def test_a_cached_encoder_reads_blocks_of_its_own_size(tmp_path: Path) -> None:

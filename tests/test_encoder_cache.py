@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -51,6 +52,30 @@ def test_nothing_is_encoded_twice(tmp_path: Path) -> None:
     assert inner.asked == ["abc", "xyz", "\ud800", "new"]
     assert np.array_equal(again[[0, 2]], first[[1, 0]])
     assert np.array_equal(first[0], first[2])
+
+
+def test_a_flipped_bit_changes_no_vector(tmp_path: Path) -> None:
+    texts = [f"{number:3}" for number in range(60)]
+    path = tmp_path / "vectors.cache"
+    with VectorCache(path) as kept:
+        expected = CachedEncoder(Counting(), kept).encode_texts(texts)
+    content, chance = path.read_bytes(), Random(0)
+    # Where the vectors are, and anywhere.
+    where = [at for at in range(len(content)) if content.startswith(expected[7].tobytes(), at)]
+    places = [at + byte for at in where for byte in range(12)]
+    places += [chance.randrange(len(content)) for _ in range(60)]
+    assert len(places) > 60
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            with VectorCache(path) as kept:
+                found = CachedEncoder(Counting(), kept).encode_texts(texts)
+        except DeepJoinError as error:
+            assert "The file may be deleted" in str(error)
+        else:
+            assert np.array_equal(found, expected)
 
 
 def test_encoders_do_not_share_vectors(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.onnx_encoder import _is_exact
 from deepjoin.embed.columns.weights import block_codes, read_weights, write_weights
 from deepjoin.errors import MissingExtra
-from deepjoin.lab.onnx.export import nearest, rounded
+from deepjoin.lab.onnx_export import nearest, rounded
 from tests.support.encoder_models import ODD, Folders, cosines, export, loaded
 from tests.support.tiny_models import save_model
 

@@ -13,10 +13,10 @@ from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.build import encoding
 from deepjoin.cli import main
 from deepjoin.settings import SearchSettings
-from deepjoin.store.column_vectors import encode
-from deepjoin.store.column_vectors.columns import ColumnVectors
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store import column_vectors
+from deepjoin.store.column_vectors import ColumnVectors
 from deepjoin.store.manifest import MANIFEST
+from deepjoin.store.sketch import FrequencySnapshot
 from tests.support.options import index_options
 from tests.support.tiny_models import save_model
 
@@ -195,7 +195,7 @@ def test_vectors_put_together_otherwise_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(encode, "_BOTH_VERSION", 1)
+        patch.setattr(column_vectors, "_BOTH_VERSION", 1)
         lake = build(tmp_path / "i", encoder="default", sketch=64)
     with pytest.raises(DeepJoinError, match=r"again with: .*--encoder default --sketch 64"):
         Lake(lake.path).search(["Rome"], method="deepjoin-sketch")

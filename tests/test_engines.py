@@ -24,14 +24,14 @@ from deepjoin.build.engine import BuildResources, Step, node_name
 from deepjoin.build.listing import ListedItem, list_items
 from deepjoin.build.workers import EncodeElsewhere, TextModel
 from deepjoin.embed.columns.encoder import TextEncoder
-from deepjoin.engines.ray import engine as ray_engine
+from deepjoin.engines import ray as ray_engine
 from deepjoin.errors import MissingExtra, UnknownName
 from deepjoin.read.files import FileSource
 from deepjoin.read.frames import MemorySource
 from deepjoin.read.source import Item, Listing, skipped_item
 from deepjoin.settings import NO_VECTORS, Settings
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 from deepjoin.store.ledger import Key
+from deepjoin.store.sketch import FrequencySnapshot
 
 
 def test_pieces_of_two_readings_are_refused(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
-from deepjoin.enriching.features import Scorer, as_feature, chosen_features
+from deepjoin.enriching.features import as_feature
 from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.enriching.scoring import Scorer, chosen_features
 from deepjoin.model import EnrichStep, RejectedJoin
 
 pytest.importorskip("sklearn")
@@ -93,6 +94,13 @@ def test_the_sql_gives_the_same_table(found: Any, houses: pd.DataFrame) -> None:
     got = connection.execute(found.sql.rpartition(";\n\n")[2]).df()
     assert found.steps[0].parent == -1
     pd.testing.assert_frame_equal(got, found.table, check_dtype=False)
+
+
+@pytest.mark.slow
+def test_a_name_does_not_end_a_comment_of_the_sql(found: Any) -> None:
+    steps = tuple(replace(step, table="t\nDROP TABLE b; --") for step in found.steps)
+    assert "DROP TABLE b" in replace(found, steps=steps).sql
+    assert "\nDROP" not in replace(found, steps=steps).sql
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.enriching.enrich import apply_plan
-from deepjoin.enriching.features import Feature, Scorer, is_near_number, numbers_in
+from deepjoin.enriching.features import Feature, is_near_number, numbers_in
 from deepjoin.enriching.joins import number_sql
+from deepjoin.enriching.scoring import Scorer
 
 pytest.importorskip("sklearn")
 
@@ -261,6 +262,16 @@ def test_new_columns_have_the_index_of_your_rows(tmp_path: Path) -> None:
     found = lake.enrich(shuffled, "target", depth=1)
     assert found.table.index.equals(shuffled.index)
     assert apply_plan(lake, shuffled, found.plan).index.equals(shuffled.index)
+
+
+def test_lists_and_bytes_are_offered_and_names_may_be_numbers(tmp_path: Path) -> None:
+    cells = {"tags": [[1, 2]] * 50, "raw": [b"x"] * 50, "mean": [0.1234567891] * 50}
+    pd.DataFrame({"key": KEYS, **cells}).to_parquet(tmp_path / "odd.parquet")
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    frame = pd.DataFrame({0: KEYS, 1: range(50)})
+    offers = {one.column: one.examples for one in lake.enrich(frame).offers}
+    assert offers == {"tags": ("[1, 2]",), "raw": ("b'x'",), "mean": ("0.123457",)}
+    assert lake.enrich(frame, 1).metric == "R²"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.enriching.enrich import apply_plan
-from deepjoin.enriching.features import Feature, chosen_features
+from deepjoin.enriching.features import Feature
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.enriching.scoring import chosen_features
 
 pytest.importorskip("sklearn")
 

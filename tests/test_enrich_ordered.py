@@ -149,7 +149,10 @@ def test_sql_is_what_the_words_say(mine: list[Any], rows: list[Any], is_range: b
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["as_of", "ranges"])
 def test_the_ordered_column_is_not_taken_for_the_key(tmp_path: Path, kind: str) -> None:
-    """Its dates are those of the other table, and more than the keys; the SQL says the same."""
+    """Its dates are those of the other table, and more than the keys; the SQL says the same.
+
+    Also of steps that do not compare it. A copy of the table under other names is not joined on it.
+    """
     drawn = np.random.default_rng(0)
     shops = np.array([f"shop {number}" for number in range(30)])
     begin = np.concatenate([np.sort(drawn.choice(200, 8, replace=False)) for _ in shops])
@@ -160,6 +163,10 @@ def test_the_ordered_column_is_not_taken_for_the_key(tmp_path: Path, kind: str) 
     if kind == "ranges":
         lines["valid_to"] = days(end)
     lines.to_csv(tmp_path / "levels.csv", index=False)
+    towns = [f"town {number % 7}" for number in range(30)]
+    pd.DataFrame({"shop": shops, "town": towns}).to_csv(tmp_path / "shops.csv", index=False)
+    size = {f"town {number}": 3 * number for number in range(7)}
+    pd.DataFrame(size.items(), columns=["town", "size"]).to_csv(tmp_path / "towns.csv", index=False)
     at, day = drawn.choice(30, 300), drawn.integers(0, 220, 300)
     fits = [
         8 * shop + np.searchsorted(begin[8 * shop :][:8], one, "right") - 1
@@ -171,14 +178,21 @@ def test_the_ordered_column_is_not_taken_for_the_key(tmp_path: Path, kind: str) 
             "shop": shops[at],
             "date": days(day),
             "target": [
-                (one or 0) + noise
-                for one, noise in zip(wanted, 0.3 * drawn.normal(size=300), strict=True)
+                (one or 0) + size[towns[shop]] + noise
+                for one, shop, noise in zip(wanted, at, 0.3 * drawn.normal(size=300), strict=True)
             ],
         }
     )
+    copied = [sales["date"], sales["target"], pa.array(days(day + 5))]
+    names = [first, "total", "valid_to"][: 2 + (kind == "ranges")]
+    copy = pa.table(dict(zip(names, copied, strict=False)))
+    copy.to_pandas().to_csv(tmp_path / "ledger.csv", index=False)
     lake = deepjoin.index(tmp_path, tmp_path / "index")
     found = lake.enrich(sales, "target", settings=EnrichSettings(**{kind: "date"}))
-    assert found.steps[0].via == "shop" and found.table["level"].to_pylist() == wanted
+    assert {"levels.csv", "shops.csv", "towns.csv"} == {step.table for step in found.steps}
+    assert found.table["level"].to_pylist() == wanted
+    reasons = {one.reason for one in found.rejected if one.table == "ledger.csv"}
+    assert reasons == {"is your table, or one that holds it with the target"}
     connection = pytest.importorskip("duckdb").connect()
     connection.register("your_table", sales)
     connection.execute(found.sql).fetchall()  # its last result is waited for

@@ -15,6 +15,7 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
+from deepjoin.joining.entry import JoinWarning
 
 pytest.importorskip("sklearn")
 
@@ -61,6 +62,27 @@ def test_scikit_learns_own_checks(lake: Lake) -> None:
         except SkipTest:
             assert name in SKIPPED
     assert len(passed) > 40
+
+
+@pytest.mark.slow
+def test_a_plan_that_fits_the_lake_no_more_says_so(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0)
+    towns = pd.DataFrame(
+        {"town": [f"town {n}" for n in range(60)], "income": drawn.normal(size=60)}
+    )
+    towns.to_csv(tmp_path / "towns.csv", index=False)
+    lake = deepjoin.index(tmp_path, tmp_path / "index", vectors={"cells": "none"})
+    at = drawn.choice(60, 400)
+    X = pd.DataFrame({"town": towns["town"].to_numpy()[at], "rooms": drawn.integers(1, 9, 400)})
+    fitted = LakeEnricher(lake.path).fit(X, towns["income"].to_numpy()[at] + drawn.normal(size=400))
+    kept = pickle.dumps(fitted)
+    assert fitted.transform(X)["income"].tolist() == towns["income"].to_numpy()[at].tolist()
+    towns.rename(columns={"income": "salary"}).to_csv(tmp_path / "towns.csv", index=False)
+    with pytest.warns(JoinWarning, match=r"towns.csv has changed and no longer brings income"):
+        assert pickle.loads(kept).transform(X)["income"].isna().all()
+    pd.concat([towns, towns]).to_csv(tmp_path / "towns.csv", index=False)
+    with pytest.warns(JoinWarning, match=r"town of towns.csv has several rows for a value"):
+        pickle.loads(kept).transform(X)
 
 
 @pytest.mark.slow

@@ -22,10 +22,18 @@ pytestmark = pytest.mark.slow
 MESSAGE = "deepjoin: Interrupted. The index is consistent; run the same command to resume.\n"
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
-#: Runs a command in which a step never ends: it computes a hash in native code, which no signal
-#: interrupts, as a long call of Faiss or ONNX Runtime would.
+#: Never ends and takes no time of the processor: waits in native code, which no signal interrupts,
+#: as a long call of Faiss or ONNX Runtime would.
+FOREVER = """
+    import ctypes
+    library, lock = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+    library.pthread_mutex_init(lock, None)
+    while True:
+        library.pthread_mutex_lock(lock)
+"""
+#: Runs a command in which a step never ends.
 STUCK = """
-import hashlib, os, sys
+import os, sys
 from importlib import import_module
 module, _, path = {step!r}.partition(":")
 owner = import_module(module)
@@ -35,10 +43,9 @@ for part in outer:
 
 def stuck(*arguments, **options):
     os.write(1, b"here\\n")  # whole lines, also of several threads
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
-
+FOREVER
 setattr(owner, name, stuck)
-"""
+""".replace("FOREVER", FOREVER)
 #: Runs a command, and says when it comes to a step.
 SAYING = """
 import os, sys
@@ -69,7 +76,7 @@ STEPS = {
     "writing to disk": "deepjoin.store.storage:fingerprint",
     "committing": "deepjoin.store.storage:IndexWriter.commit",
     "encoding columns": "deepjoin.embed.columns.onnx_encoder:OnnxEncoder.encode_texts",
-    "indexing vectors": "deepjoin.store.column_vectors.columns:index_rows",
+    "indexing vectors": "deepjoin.store.column_vectors:index_rows",
 }
 
 
@@ -168,9 +175,7 @@ def test_a_search_ends_as_soon(lake_folder: Path) -> None:
 @pytest.mark.parametrize("number", STATUS, ids=["SIGINT", "SIGTERM"])
 def test_the_status_is_that_of_the_signal_wherever_it_comes(lake_folder: Path, number: int) -> None:
     """Python ends as if by SIGINT where the signal comes in code that was made from a string."""
-    code = STUCK.replace(
-        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)', 'exec("while True: pass")'
-    )
+    code = STUCK.replace(FOREVER, '    exec("while True: pass")\n')
     step = "deepjoin.lake:Lake.search"
     search = ("search", lake_folder, "--values", "Peru")
     deepjoin.index(lake_folder)
@@ -186,9 +191,7 @@ def test_a_signal_while_an_error_is_reported_ends_the_command(lake_folder: Path)
 
 def test_a_signal_in_a_finalizer_is_one_line_too(lake_folder: Path) -> None:
     """Python prints what a finalizer raises, and goes on."""
-    code = STUCK.replace(
-        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)', "import time; time.sleep(100)"
-    )
+    code = STUCK.replace(FOREVER, "    import time; time.sleep(100)\n")
     code += """
 class Held:
     __del__ = stuck
@@ -204,7 +207,7 @@ setattr(owner, name, lambda *_, **__: [Held() and 0, stuck()])
 def test_a_signal_is_heard_while_arrow_reads_a_file_with_errors(lake_folder: Path) -> None:
     """Arrow would handle the signal itself, and forget it for the error of the file."""
     code = STUCK.replace(
-        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)',
+        FOREVER,
         """
     import signal, time
     import pyarrow.csv
@@ -218,7 +221,8 @@ def test_a_signal_is_heard_while_arrow_reads_a_file_with_errors(lake_folder: Pat
     try:
         pyarrow.csv.read_csv(File())
     except pyarrow.ArrowInvalid:
-        time.sleep(100)""",
+        time.sleep(100)
+""",
     )
     status, said, seconds = interrupted(
         code, STEPS["listing"], signal.SIGTERM, "index", lake_folder

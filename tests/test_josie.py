@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column
+from deepjoin.lab import josie_index
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.lab.josie import index as josie_index
-from deepjoin.lab.josie.index import CandidateCounter, SetIndex, overlap_of
-from deepjoin.lab.josie.search import (
+from deepjoin.lab.josie import (
     Benefits,
     CostModel,
     Estimates,
@@ -27,6 +26,7 @@ from deepjoin.lab.josie.search import (
     josie,
     score_from,
 )
+from deepjoin.lab.josie_index import CandidateCounter, SetIndex, overlap_of
 from deepjoin.model import Hit, Results
 from deepjoin.search.exact import exact_equi
 from deepjoin.search.hybrid import EquiSearch

@@ -19,10 +19,12 @@ from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
 from deepjoin.matching.careful import AlikePairs, look_alike
+from deepjoin.matching.decisions import Decisions, write_doubtful
 from deepjoin.matching.features import ValueWords
 from deepjoin.matching.trees import Trees, TreeSum
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
+from deepjoin.show.text import plain_text
 
 LEFT = ["Smith, Anna", "Doe, John", "Lee, Kim", "FRANCE", "Quito"]
 RIGHT = ["Anna Smith", "John Doe", "Kim Lee", "France", "Nairobi"]
@@ -275,6 +277,18 @@ def test_accepted_and_rejected_pairs() -> None:
     assert "Peru" not in pairs and "Stanford Universty" not in pairs
     (burma,) = (one for one in after if one.query == "Burma")
     assert burma.how == "similar" and burma.similarity == 1
+
+
+@given(st.text("'=+-@\t\n＝a1,\"", max_size=6), st.text("'=a", min_size=1, max_size=3))
+def test_no_cell_of_a_file_to_fill_in_is_a_formula(
+    tmp_path_factory: pytest.TempPathFactory, query: str, target: str
+) -> None:
+    file = tmp_path_factory.mktemp("decisions") / "check.csv"
+    write_doubtful([], file, Decisions.of([(query, target, True)]))
+    with file.open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert plain_text(row["query"]) == row["query"] and plain_text(row["target"]) == row["target"]
+    assert list(Decisions.of(file).spelled.values()) == [(query, target)]
 
 
 def test_a_file_goes_out_and_comes_back(tmp_path: Path) -> None:

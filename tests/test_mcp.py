@@ -13,8 +13,8 @@ from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.joining.output import JoinLimits
 from deepjoin.serve.mcp.server import TOOLS
-from deepjoin.serve.saving import JoinLimits
 from tests.support.agents import COUNTRIES, ask, refused, with_client
 
 from .conftest import MakeLake
@@ -319,7 +319,7 @@ def test_a_join_that_fails_leaves_no_file(
 def test_too_many_files_of_a_name(
     demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.serve.saving._TRIES", 1)
+    monkeypatch.setattr("deepjoin.joining.output._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
     assert "has 1 files named 'joined'; choose another name" in text

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.lab.pexeso import pexeso
-from deepjoin.lab.pexeso.grid import (
+from deepjoin.lab import pexeso
+from deepjoin.lab.pexeso import Pexeso, cosine_of_share
+from deepjoin.lab.pexeso_grid import (
     Grid,
     Radii,
     block,
@@ -18,7 +19,6 @@ from deepjoin.lab.pexeso.grid import (
     farthest_first,
     own_leaves,
 )
-from deepjoin.lab.pexeso.pexeso import Pexeso, cosine_of_share
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 

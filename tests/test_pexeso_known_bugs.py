@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from deepjoin.arrays import Float
-from deepjoin.lab.pexeso import grid
-from deepjoin.lab.pexeso.grid import Grid, Radii, block, choose_pivots, farthest_first
-from deepjoin.lab.pexeso.pexeso import Pexeso
+from deepjoin.lab import pexeso_grid as grid
+from deepjoin.lab.pexeso import Pexeso
+from deepjoin.lab.pexeso_grid import Grid, Radii, block, choose_pivots, farthest_first
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 

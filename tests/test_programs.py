@@ -66,6 +66,7 @@ def in_pandas(step: ProgramStep, cells: list[str]) -> list[str | None]:
 @settings(deadline=None, max_examples=60)
 @example(["\xa0a", "a\xa0,\u2003b", "\u3000x y"], steps.split(" ", 0))
 @example(["\xa0a", "a\xa0,\u2003b", "\u3000x y"], steps.split(",", -1))
+@example(["Acme Inc\n", "a b\n", "7\n"], steps.NO_SUFFIX)
 @given(st.lists(CELLS, min_size=1, max_size=6), st.sampled_from(STEPS))
 def test_a_step_gives_the_same_text_in_python_sql_and_pandas(
     cells: list[str], step: ProgramStep
@@ -102,6 +103,19 @@ def test_a_synthesised_program_gives_its_example_in_every_form(source: str, targ
     for step in made:
         assert step(source).lower() == target.lower()  # type: ignore[union-attr]
         assert in_sql(step, [source]) == in_pandas(step, [source]) == [step(source)]
+
+
+@pytest.mark.parametrize("constant", ["{x}", "a{x}'b", '\\{x}"', "{0}{{x}}", "\x1b[2J\n\u202e"])
+def test_a_constant_of_a_program_stays_text(constant: str) -> None:
+    """It comes from a cell, which may hold what stands for the cell, or codes of a terminal."""
+    step = steps.joined([steps.begin(2), constant], 1)
+    assert (step.words + step.sql + step.pandas).isprintable()
+    assert in_sql(step, ["Oslo"]) == in_pandas(step, ["Oslo"]) == [step("Oslo")]
+    cities = ["berlin", "paris", "london", "madrid", "lisbon", "vienna", "prague", "oslo"]
+    left = [f"{city}.{city} {number}" for number, city in enumerate(cities)]
+    right = [f"{city}{city[:2]}@{{x}}.org" for city in cities]
+    (one,) = found(left, right)
+    assert "@{' || 'x}.org" in one.program.sql and r"@\x7bx}.org" in one.program.pandas
 
 
 def found(left: list[str], right: list[str]) -> list[Rewriting]:

@@ -21,7 +21,7 @@ from deepjoin.errors import StoreUnusable
 from deepjoin.indexing import publish
 from deepjoin.serve.current import CurrentLake
 from deepjoin.settings import PublishSettings, SearchSettings
-from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors import ColumnVectors
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 METHODS = ("deepjoin", "sketch", "deepjoin-sketch")

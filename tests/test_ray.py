@@ -25,12 +25,12 @@ from deepjoin.build.engine import Step
 from deepjoin.build.update import merge_segments
 from deepjoin.embed.columns.cache import VectorCache
 from deepjoin.engines import engine_named
-from deepjoin.engines.ray import engine as ray_engine
+from deepjoin.engines import ray as ray_engine
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.lab.training.columns import TrainingColumns
 from deepjoin.progress import UNITS
 from deepjoin.read.corpus import write_corpus
-from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors import ColumnVectors
 from tests.support import ray_steps
 from tests.support.buckets import BUCKET, Store, running_store, use
 from tests.support.options import index_options
@@ -111,7 +111,7 @@ def age(place: Path) -> Path:
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a small lake into many parts and blocks."""
     monkeypatch.setattr(workers, "_ITEMS", (4, 4))
-    monkeypatch.setattr("deepjoin.store.column_vectors.encode._BLOCK", 8)
+    monkeypatch.setattr("deepjoin.store.column_vectors._BLOCK", 8)
 
 
 def stored(lake: Lake) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,11 +24,18 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake
 from deepjoin.matching import names
-from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
+from deepjoin.matching.names import (
+    NameTable,
+    letters_of,
+    shared_letters,
+    short_name,
+    split_key,
+)
 from deepjoin.matching.sense import BoostedTrees
 from deepjoin.model import Relation, TableKey
 from deepjoin.relating import relations as relations_module
 from deepjoin.relating.diagram import lay_out, to_svg
+from deepjoin.relating.output import to_dbml, to_dbt, to_mermaid, to_sql
 from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.relating.self_join import SelfJoin
 from deepjoin.settings import Vectors
@@ -126,6 +134,25 @@ def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) 
     assert not any(r.declared for r in without)
 
 
+def test_exports_hold_hostile_names(lake: Lake) -> None:
+    """A name is text, whatever reads the file: SQL, dbt (which runs Jinja), DBML or Mermaid."""
+    one = next(iter(lake.relations()))
+    table, column = 'a"; DROP\nTABLE b; -- %%{init: {}}%% #', "c\nd #: e"
+    odd = replace(one, parent_table=table, parent_columns=(column,), child_columns=("x y",))
+    runs = replace(one, parent_columns=("{{ run_query('DROP TABLE b') }}",))
+    written = to_dbt([odd], [])
+    assert 'field: "\\"c\\nd #: e\\""' in written
+    assert '- name: "x y"\n        quote: true' in written
+    assert "to: " + json.dumps(f"ref('{short_name(table)}')") in written
+    assert "run_query" not in to_dbt([odd, runs], [])
+    assert "# 1 left out: a name has braces, which dbt would run." in to_dbt([odd, runs], [])
+    for text in (to_dbml([odd], []), to_mermaid([odd], [])):
+        assert "\nd #" not in text and "DROP\n" not in text
+    assert "%%" not in to_mermaid([odd], [])
+    assert all(line.startswith(("--", "ALTER", 'd #: e"', "TABLE b"))
+               for line in to_sql([odd], []).splitlines())  # fmt: skip
+
+
 def test_exports_name_every_relation(lake: Lake) -> None:
     found = lake.relations()
     assert 'ALTER TABLE "orders" ADD FOREIGN KEY ("customer_id")' in found.to_sql()
@@ -199,6 +226,28 @@ def test_bad_tables_are_passed_over(tmp_path: Path) -> None:
     found = ends(lake.relations(least=0))
     assert ("self", "parent_id", "self", "id") in found
     assert ("ring", "next", "ring", "id") in found
+
+
+def test_an_index_is_not_taken_for_that_of_another_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two addresses may give an index one name, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, table in (("a-b", "first"), ("a.b", "second")):
+        with closing(sqlite3.connect(f"{name}.sqlite")) as db, db:
+            db.execute(f"CREATE TABLE {table} (id TEXT PRIMARY KEY)")
+            db.executemany(
+                f"INSERT INTO {table} VALUES (?)", [(f"{n} {table}",) for n in range(50)]
+            )
+    for _ in range(2):
+        for name, table in (("a-b", "first"), ("a.b", "second")):
+            assert (
+                main(["relations", f"sqlite:///{name}.sqlite", "--least", "0", "--format", "json"])
+                == 0
+            )
+            keys = json.loads(capsys.readouterr().out)["keys"]
+            assert [key["table"] for key in keys] == [table]
+    assert len(list(tmp_path.glob("sqlite-a-b-sqlite*.deepjoin"))) == 2
 
 
 @pytest.mark.slow

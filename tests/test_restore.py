@@ -18,7 +18,7 @@ from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.torch_encoder import load_model
 from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import MissingExtra
-from deepjoin.lab.onnx.restore import drop_layers, kept_layers, restore, whole_folder
+from deepjoin.lab.onnx_restore import drop_layers, kept_layers, restore, whole_folder
 from deepjoin.lab.training.prepare import write_base
 from tests.support.encoder_models import (
     ODD,

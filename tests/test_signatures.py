@@ -22,6 +22,7 @@ from deepjoin.checking.segments import array_problems
 from deepjoin.checksums import open_again
 from deepjoin.cli import main
 from deepjoin.joining.entry import JoinWarning
+from deepjoin.matching import programs
 from deepjoin.packing import load_numbers, pack
 from deepjoin.settings import Settings
 from deepjoin.store.values import signatures
@@ -160,6 +161,24 @@ def test_search_finds_columns_that_join_by_a_program(lake: Lake, table: str) -> 
     with pytest.warns(JoinWarning, match=f"{len(query)} values match by a program"):
         joined = lake.join({"key": query}, on="key", hit=hit, how="inner")
     assert len(joined) == len(query)
+
+
+def test_copies_of_a_column_share_their_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a.csv", "b.csv"):
+        write(source / name, "fips", FIPS)
+    lake, query = deepjoin.index(source, tmp_path / "index"), QUERIES["counties.csv"]
+    found, find = [], programs.find_programs
+    monkeypatch.setattr(programs, "find_programs", lambda *of: found.append(of) or find(*of))
+    hits = lake.search(query, join="any").hits
+    assert [(hit.table, hit.found_by) for hit in hits] == [
+        (name, ("program",)) for name in ("a.csv", "b.csv")
+    ]
+    assert hits[0].programs == hits[1].programs and hits[0].matches == hits[1].matches
+    assert len(found) == 1
 
 
 def test_a_time_limit_leaves_programs_out(lake: Lake) -> None:

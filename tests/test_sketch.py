@@ -11,8 +11,9 @@ import pytest
 from deepjoin import Column, DeepJoinError, Settings
 from deepjoin.normalise import private
 from deepjoin.normalise.canonical import hash_values
-from deepjoin.store.column_vectors import sketch as module
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store import sketch as module
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     FrequencySnapshot,
     Sketcher,
     directions,
@@ -21,7 +22,6 @@ from deepjoin.store.column_vectors.sketch import (
     weights,
     write_frequency,
 )
-from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ from tests.support.tiny_models import save_model
 
 torch = pytest.importorskip("torch")
 
-from deepjoin.lab.training.model import JoinModel  # noqa: E402  needs torch
+if TYPE_CHECKING:  # sentence-transformers takes seconds to load, which only those who run this need
+    from deepjoin.lab.training.model import JoinModel
 
 #: Few steps of small batches.
 SHORT = {
@@ -39,9 +41,19 @@ SHORT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def join_model() -> type[JoinModel]:
+    """Load the class of models in training."""
+    from deepjoin.lab.training.model import JoinModel
+
+    return JoinModel
+
+
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread(join_model: type[JoinModel]) -> Iterator[None]:
     """Tiny models wait longer for threads than they compute."""
+    # Every run searches for garbage twice; what has just been loaded is none.
+    gc.freeze()
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -163,16 +175,20 @@ def test_the_same_twice(
 
 
 def test_nearest_columns_are_found_again_as_the_model_learns(
-    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
+    training_tables: Path,
+    tmp_path: Path,
+    tiny_bert: str,
+    join_model: type[JoinModel],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, find = [], JoinModel.nearest
+    found, find = [], join_model.nearest
 
     def noted(*given: Any) -> Any:
         near = find(*given)
         found.append(near.clone())
         return near
 
-    monkeypatch.setattr(JoinModel, "nearest", noted)
+    monkeypatch.setattr(join_model, "nearest", noted)
     rest = {"negatives": "nearest", "plain": 0.3, "learning_rate": 1e-2}
     trained(training_tables, tmp_path / "mine", tiny_bert, **rest)
     assert len(found) == 1 + SHORT["steps"] // SHORT["validate"]
@@ -263,16 +279,17 @@ def test_too_little_memory(
     tmp_path: Path,
     tiny_bert: str,
     whole: tuple[Any, Any],
+    join_model: type[JoinModel],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = JoinModel._encode
+    read = join_model._encode
 
     def limited(model: JoinModel, tokens: Any) -> Any:
         if model.training and len(tokens["input_ids"]) > 8:
             raise torch.OutOfMemoryError("too much")
         return read(model, tokens)
 
-    monkeypatch.setattr(JoinModel, "_encode", limited)
+    monkeypatch.setattr(join_model, "_encode", limited)
     said: list[str] = []
     found = trained(
         *(training_tables, tmp_path / "mine", tiny_bert),
@@ -282,7 +299,7 @@ def test_too_little_memory(
     assert any(map(told.search, said))
     assert found.precision == whole[0].precision
     np.testing.assert_allclose(vectors(tmp_path / "mine"), whole[1], atol=1e-4)
-    monkeypatch.setattr(JoinModel, "_encode", lambda *given: _nothing_fits(read, *given))
+    monkeypatch.setattr(join_model, "_encode", lambda *given: _nothing_fits(read, *given))
     with pytest.raises(DeepJoinError, match="too little memory to learn from one column"):
         trained(training_tables, tmp_path / "none", tiny_bert)
 

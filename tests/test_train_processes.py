@@ -16,8 +16,6 @@ from deepjoin.lab.training.processes import Processes
 
 torch = pytest.importorskip("torch")
 
-from deepjoin.lab.training.fit import Loop  # noqa: E402  needs torch
-
 _OPTIONS = (
     "--threshold .3 --batch 8 --tokens 40 --pattern colname-col --device cpu --learning-rate 1e-3"
 )
@@ -92,6 +90,8 @@ def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_too_little_memory_on_one_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepjoin.lab.training.fit import Loop
+
     def too_much(*given: object) -> None:
         raise torch.OutOfMemoryError("too much")
 

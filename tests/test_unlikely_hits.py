@@ -149,3 +149,18 @@ def test_an_accepted_table_of_a_family_comes_first(days: Lake) -> None:
         assert names(days.search(query, 3))[0] == "forecast/day6.csv"
     finally:
         days.forget(*ends)
+
+
+def test_years_of_one_list_and_columns_of_one_table_do_not_fill_the_page(tmp_path: Path) -> None:
+    countries = ["France", "Germany", "Peru", "Chile", "Japan", "Kenya", "Norway", "Ghana"]
+    for year in (2019, 2020, 2021):
+        (tmp_path / str(year)).mkdir()
+        rows = "".join(f"{one},{n}.{year}\n" for n, one in enumerate(countries))
+        (tmp_path / str(year) / "lean.csv").write_text(f"country,{year}\n" + rows)
+    rows = "".join(f"{one},{one},{n}\n" for n, one in enumerate(countries))
+    (tmp_path / "games.csv").write_text("country,other_country,goals\n" + rows)
+    rows = "".join(f"{one},cap {n}\n" for n, one in enumerate(countries))
+    (tmp_path / "capitals.csv").write_text("country,capital\n" + rows)
+    found = deepjoin.index(tmp_path).search(Column(countries, "country"), 6)
+    assert len({name[-9:] for name in names(found)[:3]}) == 3
+    assert len(names(found)) == 6

@@ -16,15 +16,17 @@ from deepjoin.search.query import SearchOptions
 from deepjoin.search.ranking import table_of
 from deepjoin.search.vectors import ToVector, VectorSearcher, opened_vectors
 from deepjoin.settings import SearchSettings
-from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
-from deepjoin.store.column_vectors.encode import (
+from deepjoin.store.column_vectors import (
+    About,
+    ColumnVectors,
     both_rows,
     finish_both,
     finish_columns,
     finish_sketch,
+    write_rows,
 )
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot, Sketcher, write_frequency
 from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import FrequencySnapshot, Sketcher, write_frequency
 from tests.support.column_lakes import WordEncoder, segment_of
 
 ENCODER = WordEncoder()

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from deepjoin import Column
 from deepjoin.engines.postgres.binary import EqualRows, codes
 from deepjoin.engines.postgres.publishing import Published, SegmentVectors, publish_vectors
+from deepjoin.engines.postgres.shards import TableQuery
 from deepjoin.engines.postgres.store import PostgresServers
 from deepjoin.progress import no_progress
 from deepjoin.search.context import EmbeddedStore
 from deepjoin.search.vectors import NearColumn, VectorSearcher, opened_vectors
 from deepjoin.settings import PublishSettings
-from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
+from deepjoin.store.column_vectors import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
 from tests.support.vector_stores import execute, fresh
@@ -207,3 +208,31 @@ def test_codes_tell_angles(dimension: int, seed: int) -> None:
     differing = np.bitwise_count(first ^ second).sum() / (8 * len(first))
     assert abs(differing - np.arccos(np.clip(cosine, -1, 1)) / np.pi) < 0.08
     np.testing.assert_array_equal(codes(8 * one[None])[0], first)
+
+
+def test_a_sample_of_codes_changes_no_answer(
+    stores: tuple[str, str, str], crowd: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent([crowd], stores[:1], PublishSettings("codes", effort=200))
+    # Pages of this table have 28 codes, so a larger sample than usual for so few of them.
+    monkeypatch.setattr("deepjoin.engines.postgres.shards._SHARE", 1 / 5)
+    vectors = opened_vectors([crowd], "columns")
+    (shard,) = PostgresServers(stores[:1]).open([crowd], vectors, "columns")._shards
+    asked: list[float | None] = []
+    again = TableQuery.again
+    monkeypatch.setattr(TableQuery, "again", lambda q, f: (asked.append(q.within), again(q, f))[1])
+    for number in range(0, 3000, 60):
+        query = vectors[0].rows[number].astype(np.float32) + 0.1
+        (found,) = shard.near(query, 3, [None])
+        with monkeypatch.context() as all_codes:
+            all_codes.setattr(TableQuery, "is_sampled", False)
+            (truth,) = shard.near(query, 3, [None])
+        assert [one.distance for one in found] == [one.distance for one in truth]
+        near_enough = truth[-1].distance
+        assert {tuple(one.columns) for one in found if one.distance < near_enough} == {
+            tuple(one.columns) for one in truth if one.distance < near_enough
+        }
+    assert sum(one is not None for one in asked) == 50
+    # A bound that lets too few pass is given up.
+    monkeypatch.setattr("deepjoin.engines.postgres.shards._SAMPLED", 0.05)
+    assert len(shard.near(query, 3, [None])[0]) == 200

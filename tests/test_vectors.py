@@ -39,6 +39,13 @@ def distances(rows: Float, query: Float, metric: str) -> Double:
     return 1 - rows @ query / np.where(lengths > 0, lengths, 1)
 
 
+def test_halves_are_widened_exactly() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    wide = vector_build.widened(halves.reshape(-1, 2)).ravel()
+    assert np.array_equal(wide.view(np.uint32), halves.astype(np.float32).view(np.uint32))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @given(

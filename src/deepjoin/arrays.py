@@ -8,7 +8,7 @@ import mmap
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, overload
@@ -226,13 +226,17 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         if rows.min() < 0 or self._step > BLOCK:
             self.guard.whole()
             return
+        if not (self._start % self._step or BLOCK % self._step):  # each row is within a block
+            places = np.add(rows, self._start // self._step, dtype=np.int64)
+            places >>= _SHIFT - self._step.bit_length() + 1
+            self.guard.blocks(places)
+            return
         places = rows.astype(np.int64)
         places *= self._step
         places += self._start
         self.guard.blocks(places >> _SHIFT)
-        if self._start % self._step or BLOCK % self._step:  # some rows reach into the next block
-            places += self._step - 1
-            self.guard.blocks(places >> _SHIFT)
+        places += self._step - 1
+        self.guard.blocks(places >> _SHIFT)
 
     def part(self, start: int, stop: int) -> StoredArray:
         """Return some of the elements, which are verified when they are read."""
@@ -489,7 +493,7 @@ class Offsets(MappedFiles):
         return len(self._more)
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, int | np.integer):
+        if type(key) is int or isinstance(key, np.integer):
             at = int(key if key >= 0 else key + len(self))
             return int(self._bases[at >> _OFFSETS]) + int(self._more[at])
         if isinstance(key, slice):
@@ -503,6 +507,17 @@ class Offsets(MappedFiles):
         found = self._bases[key >> _OFFSETS].astype(np.int64)
         found += self._more[key]
         return found
+
+    def spans(self) -> Callable[[int], tuple[int, int]]:
+        """Return a function that reads a number and the next one; it verifies nothing."""
+        # Memory views return plain integers, at a third of the cost of an array's.
+        bases, more = (getattr(one, "mapped", one).data for one in (self._bases, self._more))
+
+        def span(at: int) -> tuple[int, int]:
+            stop = at + 1
+            return bases[at >> _OFFSETS] + more[at], bases[stop >> _OFFSETS] + more[stop]
+
+        return span
 
     def searchsorted(self, wanted: Any, side: Any = "left", sorter: Any = None) -> Any:
         """Find places as `np.searchsorted` calls it, which would read all."""
@@ -538,6 +553,14 @@ class Offsets(MappedFiles):
     def is_verified(self) -> bool:
         """Whether nothing is left to verify."""
         return not any(isinstance(one, StoredArray) for one in (self._bases, self._more))
+
+
+def _spans(offsets: Any) -> Callable[[int], tuple[int, int]]:
+    """Return a function that reads an offset and the next one, as plain integers."""
+    if isinstance(offsets, Offsets):
+        return offsets.spans()
+    plain = getattr(offsets, "mapped", offsets).data
+    return lambda at: (plain[at], plain[at + 1])
 
 
 def load_offsets(path: Path) -> Any:
@@ -579,11 +602,8 @@ class Strings(Sequence[str], MappedFiles):
 
     def __init__(self, offsets: Any, data: Any) -> None:
         self._arrays: tuple[Any, Any] = offsets, data
-        # Memory views return plain integers, at half the cost of an array's.
-        self._offsets, self._data = (
-            one if isinstance(one, Offsets) else getattr(one, "mapped", one).data
-            for one in self._arrays
-        )
+        self._data = getattr(data, "mapped", data).data
+        self._span = _spans(offsets)
         self._is_verified = self._are_verified()
 
     @classmethod
@@ -593,7 +613,7 @@ class Strings(Sequence[str], MappedFiles):
         return cls(offsets, load_array(folder / f"{name}.bytes.npy"))
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self._arrays[0]) - 1
 
     def expect_lookups(self) -> None:
         """Expect strings far apart to be read."""
@@ -654,19 +674,22 @@ class Strings(Sequence[str], MappedFiles):
         if isinstance(i, slice):
             return [self[at] for at in range(*i.indices(len(self)))]
         if not self._is_verified:
-            self._verify(i)
-        return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
+            return str(self._verified(i), "utf-8")
+        start, stop = self._span(i)
+        return str(self._data[start:stop], "utf-8")
 
     def raw(self, i: int) -> bytes:
         """Return one string as its bytes, which may be no text."""
         if not self._is_verified:
-            self._verify(i)
-        return bytes(self._data[self._offsets[i] : self._offsets[i + 1]])
+            return bytes(self._verified(i))
+        start, stop = self._span(i)
+        return bytes(self._data[start:stop])
 
-    def _verify(self, i: int) -> None:
-        """Verify one string, unless all are."""
+    def _verified(self, i: int) -> memoryview:
+        """Return the bytes of one string; what is not verified yet is verified."""
         offsets, data = self._arrays
-        data[int(offsets[i]) : int(offsets[i + 1])]
+        found: memoryview = data[int(offsets[i]) : int(offsets[i + 1])].data
+        return found
 
     def settle(self, whole: bool) -> None:
         """Stop verifying strings if all are verified; ``whole`` verifies them."""

@@ -12,6 +12,7 @@ import mmap
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ _PARENTS = ("segments", "graph")
 _SMALL = 1 << 17
 #: Bytes hashed at a time.
 _PIECE = 1 << 22
+#: Fewer blocks than this share of a file, as a power of two, are sorted to find new ones.
+_FEW = 8
 #: Checksums up to this size are read whole when the first of them is needed.
 _REQUESTED = 1 << 25
 
@@ -173,8 +176,13 @@ class BlockGuard:
         """Verify blocks by their numbers."""
         # Searching bytes takes a tenth of the time of a reduction of few elements.
         if 0 in self._marks.take(blocks).tobytes():
-            blocks = np.sort(blocks[self._marks[blocks] == 0])
-            self._verify(blocks[np.diff(blocks, prepend=-1) != 0])
+            if len(blocks) < len(self.seen) >> _FEW:
+                blocks = np.sort(blocks[self._marks[blocks] == 0])
+                self._verify(blocks[np.diff(blocks, prepend=-1) != 0])
+            else:  # marking takes less than sorting
+                asked = np.zeros(len(self.seen), np.bool_)
+                asked[blocks] = True
+                self._verify(np.flatnonzero(asked > self._marks.view(np.bool_)))
 
     def _verify_one(self, block: int) -> None:
         """Verify a block of a file of which another was verified before."""
@@ -243,15 +251,23 @@ _OPEN: WeakValueDictionary[str, Checksums] = WeakValueDictionary()
 def sealed_file(path: Path) -> SealedFile | None:
     """Find the checksums of a file, in its folder or one above; None if it has none."""
     folder, name = os.path.split(path)
+    sealed, below = _sealed_folder(folder)
+    found = (_OPEN.get(sealed) or _opened(sealed)) if sealed else None
+    return None if found is None else SealedFile(found, below + name)
+
+
+@lru_cache(256)
+def _sealed_folder(folder: str) -> tuple[str, str]:
+    """Return the folder that would be sealed, this one or one above, and the way from there."""
+    below = ""
     while True:
         above, own = os.path.split(folder)
         if own == "" or own == "..":
-            return None
+            return "", ""
         # Only there: other programs call files by the same name.
         if above.endswith(_PARENTS):
-            found = _OPEN.get(folder) or _opened(folder)
-            return None if found is None else SealedFile(found, name)
-        folder, name = above, f"{own}/{name}"
+            return folder, below
+        folder, below = above, f"{own}/{below}"
 
 
 def open_again(folder: Path) -> None:

@@ -87,8 +87,8 @@ def written_aside(target: Path) -> Iterator[Path]:
 class TemporaryFolder:
     """A folder that disappears with this object; if its process is killed, with the next one made.
 
-    Whoever makes one removes what killed processes left in the same place: folders of this user
-    whose lock nobody holds. Names begin with ``deepjoin-``, beside a user's files ``.deepjoin-``.
+    Making one removes what killed processes left in the same place: folders of this user whose
+    lock is free. Names begin with ``deepjoin-``, beside a user's files ``.deepjoin-``.
     """
 
     def __init__(self, prefix: str, parent: str | Path | None = None) -> None:

@@ -663,7 +663,8 @@ Make one with: deepjoin index SOURCE -o no such folder
 
         state = self.index.generation, tuple(self.feedback)
         if self._related is None or self._related[0] != state:
-            large = RelationFinder(self.index).is_large
+            with self.index.reporting_damage():
+                large = RelationFinder(self.index).is_large
             found = () if large else find_relations(self.index, _ON_MAPS).relations
             self._related = state, tuple(found)
         return self._related[1]

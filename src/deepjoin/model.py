@@ -237,7 +237,8 @@ class Hit(Answer):
     score: float
     """What the method ranks by; for most methods the joinability."""
     joinability: float
-    """The joinability for the kind of join that was requested."""
+    """The joinability for the kind of join that was requested; for any, the share of the query's
+    values that the column is expected to have."""
     equi: EquiEvidence
     semantic: SemanticEvidence | None
     """None where cells are only compared as strings."""
@@ -297,6 +298,15 @@ class Hit(Answer):
     def matched(self) -> int:
         """How many of the query's distinct values have a match, equal or similar."""
         return self.equi.matched if self.semantic is None else self.semantic.matched
+
+    @property
+    def coverage(self) -> float:
+        """Share of the query's distinct values that have a match, equal or similar.
+
+        For joins of kind any `joinability` differs: there every value counts by the chance that the
+        column has it.
+        """
+        return self.equi.joinability if self.semantic is None else self.semantic.joinability
 
     @property
     def reverse(self) -> float:

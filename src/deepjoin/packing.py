@@ -27,6 +27,7 @@ from deepjoin.arrays import (
     prefetch,
     settled,
 )
+from deepjoin.checksums import verify_file
 
 Words = npt.NDArray[np.uint64]
 
@@ -48,23 +49,25 @@ class PackedArray(MappedFiles):
     set, is the least of its block.
     """
 
-    def __init__(self, words: Any, less: int = 0) -> None:
-        self._words, self._less = words, less
-        self._count = int(words[1])
+    def __init__(self, words: Any, count: int, less: int = 0) -> None:
+        self._words, self._count, self._less = words, count, less
         self.dtype = np.dtype(np.uint32)
 
     def __len__(self) -> int:
+        # Any other read verifies the block that holds the number as well.
+        if isinstance(self._words, StoredArray) and not self._words.guard.seen[0]:
+            self._words[0]
         return self._count
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return self._unpacked(np.arange(*key.indices(self._count)))
+            return self._unpacked(np.arange(*key.indices(len(self))))
         places = np.asarray(key)
         if places.dtype == bool:
             places = np.flatnonzero(places)
-        places = np.where(places < 0, places + self._count, places).astype(np.int64)
-        if places.size and (places.min() < 0 or places.max() >= self._count):
-            raise IndexError(f"{key} of {self._count} numbers")
+        places = np.where(places < 0, places + len(self), places).astype(np.int64)
+        if places.size and (places.min() < 0 or places.max() >= len(self)):
+            raise IndexError(f"{key} of {len(self)} numbers")
         found = self._unpacked(places.ravel()).reshape(places.shape)
         return found if found.shape else found[()]
 
@@ -107,12 +110,12 @@ class PackedArray(MappedFiles):
     def searchsorted(self, wanted: Any, side: Any = "left", sorter: Any = None) -> Int:
         """Find places in ascending numbers; as `np.searchsorted` calls it, which would read all."""
         wanted = np.asarray(wanted, np.uint32)
-        if self._count == 0:
+        if len(self) == 0:
             return np.zeros(wanted.shape, np.int64)
         # Words of blocks ascend as their least numbers do. The last block that begins before a
         # place may go on beyond it; none before it does.
         blocks = self._words
-        end = _HEAD + -(-self._count // _SIZE)
+        end = _HEAD + -(-len(self) // _SIZE)
         blocks = blocks.part(_HEAD, end) if isinstance(blocks, StoredArray) else blocks[_HEAD:end]
         word = wanted.astype(np.uint64) << _HALF | (_LOW if side == "right" else np.uint64(0))
         block = np.maximum(np.asarray(blocks.searchsorted(word, side), np.int64) - 1, 0)
@@ -125,7 +128,7 @@ class PackedArray(MappedFiles):
     def prefetch(self, numbers: Any, lengths: Any = 1) -> None:
         """Start reading the blocks of runs of numbers that will be needed soon."""
         first = np.atleast_1d(np.asarray(numbers, np.int64))
-        last = np.minimum(first + np.maximum(1, lengths), self._count) - 1 >> _SHIFT
+        last = np.minimum(first + np.maximum(1, lengths), len(self)) - 1 >> _SHIFT
         at = (first >> _SHIFT) + _HEAD
         prefetch(self._words, at, last + _HEAD + 2 - at)
         if all_are_there(self._words):
@@ -143,23 +146,36 @@ def load_numbers(path: Path, less: int = 0) -> Any:
     array = load_array(path)
     if array.dtype != np.uint64:
         return array
-    if len(array) < _HEAD or int(array[0]) != _MARK or not _fits(array):
+    count = _count(path, len(array))
+    if count is None:
+        verify_file(path)
         raise ValueError(f"{path.name} is not an array of packed numbers")
-    return PackedArray(array, less)
+    return PackedArray(array, count, less)
 
 
-def _fits(words: Any) -> bool:
-    """Tell whether a file has as many words as it says; only the last block is looked at."""
-    end = _HEAD + -(-int(words[1]) // _SIZE)
-    return end < len(words) and int(words[end]) & 0xFFFFFFFF == len(words) - 2
+def _count(path: Path, words: int) -> int | None:
+    """Read how many numbers a file of so many words has; None if it has others.
+
+    Three words are looked at, which agree with the size; they are verified with the first number.
+    """
+    # Not as mapped: the system would read megabytes around a page that is missing.
+    with path.open("rb", buffering=0) as file:
+        file.seek(HEADER)
+        mark, count = (int.from_bytes(file.read(8), "little") for _ in range(2))
+        end = _HEAD + -(-count // _SIZE)
+        if mark != _MARK or end >= words:
+            return None
+        file.seek(HEADER + 8 * end)
+        return count if int.from_bytes(file.read(4), "little") == words - 2 else None
 
 
 def is_packed(path: Path) -> bool:
     """Tell whether packed numbers are as `pack` writes them, bit for bit."""
     words = np.asarray(load_array(path))
-    if len(words) < _HEAD or int(words[0]) != _MARK or not _fits(words):
+    count = _count(path, len(words))
+    if count is None:
         return False
-    end = _HEAD + -(-int(words[1]) // _SIZE)
+    end = _HEAD + -(-count // _SIZE)
     blocks, bits = words[_HEAD : end + 1], words[end + 1 :]
     starts = (blocks & _LOW).astype(np.int64)
     widths = np.diff(starts)
@@ -167,7 +183,7 @@ def is_packed(path: Path) -> bool:
         return False
     if int(blocks[-1]) >> 32 or starts[-1] != len(words) - 2 or words[-2:].any():
         return False
-    array = PackedArray(words)
+    array = PackedArray(words, count)
     for start in range(0, len(widths), _BLOCKS):
         stop = min(start + _BLOCKS, len(widths))
         part = _filled(array[start * _SIZE : stop * _SIZE])

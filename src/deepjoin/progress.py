@@ -115,7 +115,7 @@ def no_notice(text: str) -> None:
 
 @contextmanager
 def worker_threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Lend a pool of threads; after an error or Ctrl-C, work that has not begun is dropped."""
+    """Yield a pool of threads; after an error or Ctrl-C, work that has not begun is dropped."""
     pool = ThreadPoolExecutor(count)
     try:
         yield pool

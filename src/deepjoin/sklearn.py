@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from deepjoin.enriching.enrich import apply_plan
-from deepjoin.enriching.features import UnusableTarget
+from deepjoin.enriching.scoring import UnusableTarget
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining.store import read_typed
 from deepjoin.joining.tables import free_name

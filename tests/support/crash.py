@@ -31,13 +31,19 @@ from deepjoin.build.segment_builder import SegmentBuilder
 from deepjoin.errors import UnknownName
 from deepjoin.read.source import Item
 from deepjoin.store.ledger import LEDGER, Key, read_ledger
+from deepjoin.store.models import cell_encoder
 from tests.support.histories import answers, write
 from tests.support.options import index_options
 from tests.support.power import Disk
 
 #: Children are forked from a process that has imported everything and started no thread.
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["pytest", "tests.support.crash"])
+CHILDREN.set_forkserver_preload([
+    *("pytest", "pyarrow.pandas_compat", "deepjoin.cli.parser", "deepjoin.indexing"),
+    *("deepjoin.read.delimited", "deepjoin.read.files", "tests.support.crash"),
+])  # fmt: skip
+# Loaded once for all children: it takes longer than most of what they do.
+cell_encoder("default", Path())
 
 INDEX = "index"
 #: Before each of these a process can be killed; syncs and reserved room count as well.

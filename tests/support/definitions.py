@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -42,13 +43,32 @@ def chance_joinability(
     An equal cell counts 1, any other the chance of its best cosine. If several query cells share
     a best target cell, the likeliest counts in full and the n-th counts 1/n of its chance.
     """
+    return next(chance_joinabilities(query, target, encoder, profile))
+
+
+def chance_joinabilities(
+    query: Sequence[str],
+    target: Sequence[str],
+    encoder: CellEncoder,
+    profile: str = "default",
+    error: float = 0.0,
+) -> Iterator[float]:
+    """Yield what the joinability is if each cosine may be wrong by an error, which decides ties."""
     mine, theirs = (distinct_cells(cells, profile).values for cells in (query, target))
     if not mine or not theirs:
-        return 0.0
+        yield 0.0
+        return
     cosines = encoder.encode(mine) @ encoder.encode(theirs).T
     chances = match_chance(cosines, encoder.floor, encoder.tau)
-    chances[np.array(mine)[:, None] == np.array(theirs)] = 1
-    return float(shared(chances).mean())
+    equal = np.array(mine)[:, None] == np.array(theirs)
+    chances[equal] = 1
+    cosines[equal] = 2  # no error makes another cell better than an equal one
+    rows = np.arange(len(mine))
+    near = cosines >= cosines.max(axis=1, keepdims=True) - 2 * error
+    for places in product(*map(np.flatnonzero, near)):
+        chosen = np.zeros_like(chances)
+        chosen[rows, places] = chances[rows, places]
+        yield float(shared(chosen).mean())
 
 
 def shared(chances: Float) -> Float:

@@ -76,7 +76,7 @@ def default() -> TextEncoder:
 def export(source: Path, target: Path, texts: list[str] | None = None) -> Path:
     """Export a model to a folder that needs no torch."""
     pytest.importorskip("onnx")
-    from deepjoin.lab.onnx.export import export_encoder
+    from deepjoin.lab.onnx_export import export_encoder
 
     return export_encoder(source, target, "tiny", made_texts(source) if texts is None else texts)
 

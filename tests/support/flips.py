@@ -52,6 +52,34 @@ def searched(join: str) -> Operation:
     return search
 
 
+def by_vectors(index: Path, queries: list[list[str]]) -> Any:
+    """Search by one vector a column, if the index has any."""
+    lake = deepjoin.open(index)
+    if lake.vectors.encoder == "none":
+        return "no vectors"
+    found = [lake.search(Column(cells, "query"), 10, method="deepjoin") for cells in queries]
+    return [_without_times(one.to_dict()) for one in found]
+
+
+def by_key(index: Path, _: list[list[str]]) -> Any:
+    """Search with two columns of a table of the lake as one key."""
+    lake = deepjoin.open(index)
+    first = next(name for name in lake.tables if len(lake[name].columns) > 1)
+    table = lake.read(first, "arrow")
+    found = lake.search(table.select(table.column_names[:2]).slice(0, _CELLS), 10)
+    return _without_times(found.to_dict())
+
+
+def related(index: Path, _: list[list[str]]) -> Any:
+    """Find relations, also from the pairs kept beside the index, and read the map of joins."""
+    lake = deepjoin.open(index)
+    graph = lake.graph(0.5, save=False)
+    near = lake.neighbourhood(sorted(lake.tables)[0])
+    return [_without_times(one) for one in (lake.relations(least=0).to_dict(), near.to_dict())], [
+        repr(edge) for edge in graph
+    ]
+
+
 def listed(index: Path, _: list[list[str]]) -> Any:
     """Read what is known of the lake, its tables and some columns."""
     lake = deepjoin.open(index)
@@ -90,6 +118,9 @@ def checked(index: Path, _: list[list[str]]) -> Any:
 #: In this order: compacting changes the index.
 OPERATIONS: dict[str, Operation] = {
     **{f"search {join}": searched(join) for join in JOINS},
+    "search deepjoin": by_vectors,
+    "search key": by_key,
+    "relations": related,
     "list": listed,
     "join": joined,
     "check": checked,

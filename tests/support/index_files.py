@@ -65,7 +65,7 @@ def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
 
 
 def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
-    """Tell whether numbers of vectors have changed by less than searches allow for.
+    """Check whether numbers of vectors have changed by less than searches allow for.
 
     Errors of values are rounded as much as another machine may round them. Distances of
     columns are not proven: a hundredth of its length turns a vector by a cosine of 0.9999. Those of

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.arrays import Float, Int
-from deepjoin.lab.pexeso.pexeso import ColumnValues
+from deepjoin.lab.pexeso import ColumnValues
 from deepjoin.matching.joinability import least, similarities
 
 

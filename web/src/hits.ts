@@ -57,28 +57,33 @@ function bringsColumn(hit: Hit, wanted: string): boolean {
   return hit.brings.columns.some((name) => name.toLocaleLowerCase().includes(wanted));
 }
 
+/** Share of the query's values that have a match, equal or similar. */
+export function coverage({ equi, semantic }: Hit): number {
+  return (semantic ?? equi).joinability;
+}
+
 /**
- * Why a hit is ranked below hits with less joinability, as far as its figures tell.
+ * Why a hit is ranked below hits with less coverage, as far as its figures tell.
  *
- * Hits are ranked by what their method scores, which is not joinability alone.
+ * Hits are ranked by what their method scores, which is not coverage alone.
  */
 export function rankedBy(hit: Hit, hits: Hit[]): string {
   const passed = hits.filter(
-    (other) => other.rank < hit.rank && shown(other.joinability) < shown(hit.joinability),
+    (other) => other.rank < hit.rank && shown(other) < shown(hit),
   );
   if (passed.length === 0) return "";
   if (hit.join === "any" && passed.every((other) => other.probability > hit.probability))
-    return `Ranked by the chance that a person would make this join (${percent(hit.probability)}), not by joinability alone.`;
+    return `Ranked by the chance that a person would make this join (${percent(hit.probability)}), not by coverage alone.`;
   if (passed.every((other) => other.score >= hit.score))
-    return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by joinability alone.`;
+    return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by coverage alone.`;
   if (hit.generic && !passed.some((other) => other.generic))
     return "Ranked lower because it is a generic key.";
   return "";
 }
 
-/** Joinability as exactly as the page shows it. */
-function shown(joinability: number): number {
-  return Math.round(joinability * 100);
+/** Coverage as exactly as the page shows it. */
+function shown(hit: Hit): number {
+  return Math.round(coverage(hit) * 100);
 }
 
 /** Whether the card of a hit shows its evidence; ``open`` is null until one was opened or closed. */

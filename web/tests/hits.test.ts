@@ -30,6 +30,10 @@ function hit(rank: number, columns: string[], generic: Hit["generic"] = null): H
   };
 }
 
+function covers(joinability: number): Hit["equi"] {
+  return { ...hit(1, []).equi, joinability };
+}
+
 describe("hits", () => {
   it("can be asked to bring a column and to be no generic key", () => {
     const hits = [hit(1, ["Population"]), hit(2, []), hit(3, ["population"], "year")];
@@ -66,20 +70,20 @@ describe("hits", () => {
   });
 
   it("say that the chance of a join puts them below", () => {
-    const [first, second] = [{ ...hit(1, []), joinability: 0.5 }, { ...hit(2, []), probability: 0.2 }];
+    const [first, second] = [{ ...hit(1, []), equi: covers(0.4) }, { ...hit(2, []), probability: 0.2 }];
     expect(rankedBy(second, [first, second])).toContain("chance");
   });
 
-  it("say why they stand below hits of less joinability, if their figures tell", () => {
+  it("say why they stand below hits of less coverage, if their figures tell", () => {
     const ranked = (first: Partial<Hit>, second: Partial<Hit>) => {
       const hits = [{ ...hit(1, []), ...first }, { ...hit(2, []), ...second }];
       return hits.map((one) => rankedBy(one, hits));
     };
-    const [low, high] = [{ joinability: 0.91, score: 0.95 }, { joinability: 0.94, score: 0.9 }];
+    const [low, high] = [{ equi: covers(0.91), score: 0.95 }, { equi: covers(0.94), score: 0.9 }];
     expect(ranked(low, high)).toEqual(["", expect.stringContaining("score of the method (0.900)")]);
     expect(ranked(high, low)).toEqual(["", ""]);
-    expect(ranked({ joinability: 0.941, score: 1 }, high)).toEqual(["", ""]);
-    const year = { joinability: 1, score: 1, generic: "year" } as const;
+    expect(ranked({ equi: covers(0.941), score: 1 }, high)).toEqual(["", ""]);
+    const year = { equi: covers(1), score: 1, generic: "year" } as const;
     expect(ranked(low, year)[1]).toContain("generic key");
     expect(ranked(low, { ...high, score: 0.99 })).toEqual(["", ""]);
     expect(ranked(low, { ...high, probability: 0.6 })[1]).toContain("(60%)");

@@ -28,22 +28,18 @@ from deepjoin.progress import worker_threads
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
 from deepjoin.store import cell_vectors
-from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors, known_rows, merge_rows
-from deepjoin.store.column_vectors.encode import (
+from deepjoin.store.column_vectors import (
+    SPACES,
+    ColumnVectors,
     Encode,
     both_digest,
     encode_here,
     finish_both,
     finish_columns,
     finish_sketch,
+    known_rows,
     meanings,
-)
-from deepjoin.store.column_vectors.sketch import (
-    SNAPSHOT,
-    FrequencySnapshot,
-    meaning_digest,
-    sketch_digest,
-    write_frequency,
+    merge_rows,
 )
 from deepjoin.store.models import (
     cell_encoder,
@@ -53,6 +49,13 @@ from deepjoin.store.models import (
     vector_cache,
 )
 from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
+    SNAPSHOT,
+    FrequencySnapshot,
+    meaning_digest,
+    sketch_digest,
+    write_frequency,
+)
 from deepjoin.store.values.signatures import Signatures, write_signatures
 
 #: A forecast is printed if encoding the columns takes at least this many seconds.

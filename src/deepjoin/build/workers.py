@@ -32,15 +32,15 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.files import TemporaryFolder
 from deepjoin.settings import Settings, TableWords, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
-from deepjoin.store.column_vectors.encode import Encoded, column_blocks, segment_columns
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+from deepjoin.store.column_vectors import Encoded, column_blocks, segment_columns
 from deepjoin.store.models import TextChoice, cell_encoder, column_encoder
 from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import FrequencySnapshot
 
 #: Groups of items that a lake is cut into, and more where they would be too large.
 _GROUPS = 64
 #: Bounds of a group: items, and bytes to read.
-_ITEMS = (16, 1024)
+_ITEMS = (64, 1024)
 _BYTES = (4 << 20, 64 << 20)
 #: Bytes of a file that travel at a time.
 _PIECE = 16 << 20

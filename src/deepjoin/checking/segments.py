@@ -159,7 +159,7 @@ def first_found(stages: Iterable[Callable[[Checked], Iterator[str]]], on: Checke
 
 
 def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
-    """Tell whether a file is a plain array of this kind, by the very bytes of its header.
+    """Check whether a file is a plain array of this kind, by the very bytes of its header.
 
     ``width`` is the length of each row of a matrix.
     """
@@ -200,7 +200,7 @@ def spans(length: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
 
 
 def ascends(array: Array) -> bool:
-    """Tell whether no element is smaller than the one before it."""
+    """Check whether no element is smaller than the one before it."""
     parts = spans(max(0, len(array) - 1))
     return all(bool(np.all(array[a:b] <= array[a + 1 : b + 1])) for a, b in parts)
 
@@ -242,7 +242,7 @@ def check_ranges(segment: SegmentArrays) -> Iterator[str]:
 
 
 def within(array: Array, least: float, limit: float) -> bool:
-    """Tell whether all elements are at least the one and below the other; NaN is not."""
+    """Check whether all elements are at least the one and below the other; NaN is not."""
     parts = (array[a:b] for a, b in spans(len(array)))
     return all(bool(part.min() >= least) and bool(part.max() < limit) for part in parts)
 
@@ -280,7 +280,7 @@ def check_orders(segment: SegmentArrays) -> Iterator[str]:
 
 
 def ascends_within(array: Array, offsets: Array) -> bool:
-    """Tell whether every element is larger than the one before it in its group."""
+    """Check whether every element is larger than the one before it in its group."""
     for start, stop in spans(max(0, len(array) - 1)):
         larger = array[start:stop] < array[start + 1 : stop + 1]
         first, last = np.searchsorted(offsets, (start + 1, stop + 1))
@@ -348,7 +348,7 @@ def check_names(segment: SegmentArrays) -> Iterator[str]:
 
 
 def _ranks(order: Array, names: pa.Array, tables: Array) -> bool:
-    """Tell whether an order is that of the tables' names, and of the columns in each table."""
+    """Check whether an order is that of the tables' names, and of the columns in each table."""
     ranked = np.full(len(order), -1)
     ranked[order] = np.arange(len(order))
     if len(order) == 0 or ranked.min() < 0:
@@ -425,7 +425,7 @@ def check_rows(segment: SegmentArrays) -> Iterator[str]:
 
 
 def _share_hashes(arrays: Arrays, start: int, stop: int) -> bool:
-    """Tell whether two values of a column have one hash."""
+    """Check whether two values of a column have one hash."""
     hashes = arrays["value_hashes"][arrays["cell_values"][start:stop]]
     return bool(np.any(hashes[1:] == hashes[:-1]))
 
@@ -541,7 +541,7 @@ class _StoredColumns:
         self._sizes = np.diff(arrays["column_offsets"])
 
     def match(self, table: int, entry: TableEntry) -> bool:
-        """Tell whether an entry has these columns as indexed ones, and none of them elsewhere."""
+        """Check whether an entry has these columns as indexed ones, and none of them elsewhere."""
         start, stop = self._arrays["table_column_offsets"][table : table + 2]
         numbers = self._arrays["table_columns"][start:stop]
         stored = [

@@ -20,18 +20,17 @@ from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
 from deepjoin.store.cell_vectors import FOLDER as CELLS
-from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors, unknown
-from deepjoin.store.column_vectors.encode import segment_columns
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store.column_vectors import SPACES, ColumnVectors, segment_columns, unknown
+from deepjoin.store.manifest import Manifest
+from deepjoin.store.models import cell_encoder, column_encoder
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     SNAPSHOT,
     FrequencySnapshot,
     meaning_digest,
     meaning_rows,
     sketch_rows,
 )
-from deepjoin.store.manifest import Manifest
-from deepjoin.store.models import cell_encoder, column_encoder
-from deepjoin.store.segment import Segment
 
 Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 
@@ -138,7 +137,7 @@ class VectorContents:
             yield f"{ROWS} has vectors that are not those of their columns"
 
     def _are(self, found: ColumnVectors, segment: Segment, some: Int) -> bool:
-        """Tell whether these columns have the vectors that the encoder gives them now."""
+        """Check whether these columns have the vectors that the encoder gives them now."""
         encoder = self._columns
         if encoder is None or len(some) == 0:
             return encoder is not None
@@ -171,7 +170,7 @@ class VectorContents:
 
 
 def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
-    """Tell whether rows end with those wanted, as machines round."""
+    """Check whether rows end with those wanted, as machines round."""
     start = 0
     for block in wanted:
         ends = rows[start : start + len(block), -block.shape[1] :]

@@ -58,9 +58,16 @@ from deepjoin.embed.vector_build import (
 from deepjoin.packing import PackedArray, is_packed, load_numbers
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
-from deepjoin.store.column_vectors.columns import SPACES, About, ColumnVectors, unknown
-from deepjoin.store.column_vectors.encode import both_about, both_rows, meaning_about
-from deepjoin.store.column_vectors.sketch import MEANING_VERSION, SNAPSHOT, sketch_digest
+from deepjoin.store.column_vectors import (
+    SPACES,
+    About,
+    ColumnVectors,
+    both_about,
+    both_rows,
+    meaning_about,
+    unknown,
+)
+from deepjoin.store.sketch import MEANING_VERSION, SNAPSHOT, sketch_digest
 
 ABOUT = "about.json"
 
@@ -439,7 +446,7 @@ def check_column_rows(columns: ColumnFiles) -> Iterator[str]:
 
 
 def _are_unit(rows: Float) -> bool:
-    """Tell whether rows have length 1 or are zero, rounded as they are."""
+    """Check whether rows have length 1 or are zero, rounded as they are."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return bool(((np.abs(lengths - 1) < _HALF + _TINY) | (lengths == 0)).all())
 
@@ -531,7 +538,7 @@ def index_problems(folder: Path, kind: str, metric: str) -> Iterator[str]:
 
 
 def _holds(path: Path, rows: Half, about: dict[str, Any]) -> bool:
-    """Tell whether Faiss can read an index, and has codes of some rows as near as new ones."""
+    """Check whether Faiss can read an index, and has codes of some rows as near as new ones."""
     with faiss_threads(1) as faiss:
         try:
             index = faiss.read_index(str(path))
@@ -562,7 +569,7 @@ def _holds(path: Path, rows: Half, about: dict[str, Any]) -> bool:
 
 
 def _leads_inside(faiss: Any, index: Any) -> bool:
-    """Tell whether what an index points at is in it: nothing else may be looked up."""
+    """Check whether what an index points at is in it: nothing else may be looked up."""
     graph = getattr(index, "hnsw", None)
     if graph is not None:
         neighbours = faiss.vector_to_array(graph.neighbors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
@@ -24,6 +25,8 @@ _SPARING = {
     "OPENBLAS_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+#: Commands that give frames to other libraries, or to the code of callers.
+_WITH_PANDAS = ("enrich", "evaluate", "mcp", "serve", "train")
 #: The number of this parameter in malloc.h.
 _ARENA_MAX = -8
 
@@ -37,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments is None:
             _fit_limits()
-            if sys.argv[1:2] == ["search"]:
-                _spare_pandas()
         if arguments is None and threading.current_thread() is threading.main_thread():
             interrupts.watch()
         for stream in (sys.stdout, sys.stderr):
@@ -95,8 +96,11 @@ def _fit_limits() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
-def _spare_pandas() -> None:
-    """Let Arrow settle that there is no pandas: importing it takes longer than a search."""
+def _spare_pandas(options: argparse.Namespace) -> None:
+    """Let Arrow settle that there is no pandas: importing it takes longer than most commands."""
+    command = options.run.__module__.rpartition(".")[2]
+    if command in _WITH_PANDAS or getattr(options, "engine", None) == "ray":
+        return
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)
     import pyarrow as pa
@@ -124,6 +128,7 @@ def _run(given: Sequence[str] | None) -> int:
         arguments = [*arguments[1:], "--help"]
     options = parse(make_parser(), arguments)
     if given is None:
+        _spare_pandas(options)
         from deepjoin.memory import COMMAND_SPACE, check_address_space
 
         check_address_space("deepjoin", COMMAND_SPACE)

@@ -46,7 +46,7 @@ def cosine(text: str) -> float:
     """
     if not text.endswith("%"):
         return share(text)
-    from deepjoin.lab.pexeso.pexeso import cosine_of_share
+    from deepjoin.lab.pexeso import cosine_of_share
 
     try:
         return cosine_of_share(float(text[:-1]) / 100)

@@ -27,14 +27,12 @@ _PATHS = frozenset(("INDEX", "SOURCE", "OUT", "FILE", "DIR", "CSV", "CORPUS"))
 #: Options with these metavars are paths if such a path exists, and names otherwise.
 _PATHS_OR_NAMES = frozenset(("NAME|DIR|KIND:WHERE|none", "NAME|DIR|KIND:WHERE", "NAME|PATH|none"))
 
-#: Options that decide who is let in, what clients may write, what a database runs, or which cluster
-#: is given the tables. The file may be in a folder above, where somebody else put it, so it is
-#: named when it sets them.
+#: Options that decide who is let in, what is written where, what a database runs, what people are
+#: taken to have said, or which server is given tables or queries. The file may be in a folder
+#: above, where somebody else put it, so it is named when it sets them.
 _TOLD = {
-    "serve": ("host", "token", "out", "vector_store"),
-    "mcp": ("out", "vector_store"),
-    "index": ("version_query", "ray_address"),
-    "train": ("ray_address",),
+    *("host", "token", "vector_store", "version_query", "ray_address", "import_file"),
+    *("out", "matches_out", "doubtful", "decisions"),
 }
 #: Options whose values may hold secrets.
 _HIDDEN = ("token", "vector_store")
@@ -59,7 +57,8 @@ class FileOptions:
         for name, value in self.options.items():
             if not hasattr(options, name):
                 setattr(options, name, value)
-                if name in _TOLD.get(self.command, ()):
+                # An index is written over nothing else.
+                if name in _TOLD and (name, self.command) != ("out", "index"):
                     shown = "" if name in _HIDDEN else f" {value}"
                     shown_options.append(f"--{name.replace('_', '-')}{shown}")
         if shown_options:

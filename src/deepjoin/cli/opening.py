@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xxhash import xxh3_64_hexdigest
+
 from deepjoin.cli.output import (
     described_vectors,
     human_size,
@@ -98,11 +100,28 @@ def open_or_index_source(source: str) -> Lake:
             place = Path(place.name)
     else:
         return open_or_index(source)
-    if is_index(place):
-        return open_lake(place)
     named = shown(source) if is_remote(source) else source
+    if is_index(place):
+        lake = open_lake(place)
+        if _is_of(lake, source):
+            return lake
+        # a-b and a.b have one name, and so have files of two folders that cannot be written.
+        whole = named if is_remote(source) else str(Path(source).resolve())
+        digest = xxh3_64_hexdigest(whole.encode())[:8]
+        place = place.with_name(f"{place.name.removesuffix(DEFAULT)}-{digest}{DEFAULT}")
+        if is_index(place):
+            return open_lake(place)
     say(f"No index of {named} yet: indexing it in {place}.")
     return index_with_progress(source, str(place))
+
+
+def _is_of(lake: Lake, source: str) -> bool:
+    """Tell whether a lake is that of a source, and not of another one that gave it its name."""
+    from deepjoin.read import open_sources
+
+    place = Path(lake.path)
+    described = [one.describe(place) for one in open_sources(source, lake.settings)]
+    return list(lake.index.sources[: len(described)]) == described
 
 
 def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake | None:

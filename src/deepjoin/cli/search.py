@@ -92,7 +92,7 @@ ARGUMENTS = (
         dest="programs",
     ),
     VECTOR_STORE,
-    Argument("--min-joinability T", "only hits with at least this coverage (0 to 1)", share),
+    Argument("--min-joinability T", "only hits with at least this joinability (0 to 1)", share),
     Argument(
         "--least P",
         "set hits with a lower chance apart (0 to 1); default: for --join any, those below .15 "
@@ -268,7 +268,7 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
     elif best.unlikely:
         print(render_table(best, screen, _LISTED))
     elif options.min_joinability:
-        print(f"no column has a coverage of {options.min_joinability:.0%}")
+        print(f"no column has a joinability of {options.min_joinability:.0%}")
     else:
         print("no joinable column found")
     if len(results) > 1:
@@ -279,7 +279,7 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
             if one.hits:
                 hit = one.hits[0]
                 generic = f" [{hit.generic}]" if hit.generic else ""
-                row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
+                row = (f"{hit.table}:{hit.column}", f"{hit.coverage:.0%}{generic}")
             rows.append((one.query["column"], *row))
         print(aligned(rows, screen))
         longer = [(hit, hit.better) for one in results[1:] for hit in one.hits if hit.better]

@@ -69,8 +69,8 @@ _SEED = 20221
 PROBES, MOST = 8, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
-#: Cells that share their lists, which costs little and finds more.
-_CELLS = 64
+#: Cells that share their lists: it finds more, but more of them compare too much.
+_CELLS = 32
 #: The most products of a matrix product for which OpenBLAS starts no threads.
 _PRODUCTS = 1 << 18
 #: Vectors rounded at a time, and as many of them as stay in the processor's cache meanwhile.

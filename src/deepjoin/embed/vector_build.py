@@ -24,6 +24,8 @@ _SEED = 20221
 _TRAINED_ON = 64
 #: Rows handled at a time.
 _BLOCK = 1 << 14
+#: The bits of a single that a half, moved to its place, may have.
+_HALF = np.int32(0x8FFFE000 - (1 << 32))
 METRICS = ("cosine", "euclidean")
 
 
@@ -200,13 +202,12 @@ def widened(rows: Rows) -> Float:
     """Convert finite rows to single precision, several times faster than a cast."""
     if rows.dtype != np.float16:
         return np.array(rows, np.float32)
-    bits = np.ascontiguousarray(rows).view(np.uint16).astype(np.uint32)
-    signs = (bits & np.uint32(0x8000)) << np.uint32(16)
-    bits &= np.uint32(0x7FFF)
-    bits <<= np.uint32(13)
+    # The sign is extended over the bits that the shift moves it to; the mask leaves one of them.
+    bits = np.ascontiguousarray(rows).view(np.int16).astype(np.int32)
+    bits <<= np.int32(13)
+    bits &= _HALF
     wide: Float = bits.view(np.float32)
     wide *= np.float32(2.0**112)  # the two formats have different exponent biases
-    bits |= signs
     return wide
 
 

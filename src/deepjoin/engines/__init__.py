@@ -20,7 +20,7 @@ ENGINES = ("local", "ray")
 def engine_named(
     name: str | None, address: str | None = None, notify: Notify = no_notice
 ) -> Iterator[Engine | None]:
-    """Lend an engine for a build; None for this process.
+    """Yield the engine of a build; None for this process.
 
     >>> with engine_named("local") as engine:
     ...     print(engine)
@@ -36,7 +36,7 @@ def engine_named(
             )
         yield None
         return
-    from deepjoin.engines.ray.engine import RayEngine
+    from deepjoin.engines.ray import RayEngine
 
     with RayEngine(address, notify) as engine:
         yield engine

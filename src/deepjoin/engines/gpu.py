@@ -22,7 +22,7 @@ from deepjoin.embed.vector_index import Nearest, VectorIndex, nearest_first
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:
-    from deepjoin.store.column_vectors.columns import ColumnVectors
+    from deepjoin.store.column_vectors import ColumnVectors
     from deepjoin.store.segment import Segment
 
 #: Rows sent to the device at a time.

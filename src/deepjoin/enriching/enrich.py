@@ -5,32 +5,29 @@ Without a target, list what the lake could add.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from deepjoin.enriching.features import (
-    Feature,
-    Gain,
-    Scorer,
-    chosen_features,
-    interval_of,
-)
+from deepjoin.enriching.features import Feature
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
 from deepjoin.enriching.ordered import ORDER, ROW, key_name
 from deepjoin.enriching.own import OwnTable
-from deepjoin.enriching.walk import EnrichWalk
+from deepjoin.enriching.scoring import Gain, Scorer, chosen_features, interval_of
+from deepjoin.enriching.walk import EnrichWalk, MadeJoin
 from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
 from deepjoin.read.sql import identifier
 from deepjoin.settings import EnrichSettings
+from deepjoin.show.text import printable
 
 #: Joins in a row, at most.
 _DEEPEST = 3
@@ -82,7 +79,9 @@ class Enrichment:
         joined = f"(SELECT *, row_number() OVER () - 1 AS {ROW} FROM your_table) AS yours"
         for number, (step, join) in enumerate(zip(self.steps, self.plan, strict=True), 1):
             name = f"step_{number}"
-            parts.append(f"-- {step.via} = {step.table}: {step.column}\n{step.sql};")
+            # A name may hold a line break, which would end the comment.
+            words = printable(f"{step.via} = {step.table}: {step.column}")
+            parts.append(f"-- {words}\n{step.sql};")
             raw = {given: column for column, given in join.names}
             selected += [
                 f"{name}.{identifier(raw[given])} AS {identifier(given)}" for given in join.columns
@@ -138,6 +137,7 @@ def enrich(
         raise DeepJoinError(f"`settings` is {settings!r}; it must be an EnrichSettings.")
     if isinstance(depth, bool | float) or depth not in range(1, _DEEPEST + 1):
         raise DeepJoinError(f"`depth` is {depth!r}; it must be between 1 and {_DEEPEST}.")
+    target = None if target is None else str(target)  # frames may have numbers as names
     own = OwnTable.read(lake, given, target)
     own.check_keys(settings)
     own.order(settings)  # refuses a column that cannot be ordered
@@ -191,74 +191,67 @@ class _JoinWorth:
     cells: list[tuple[str, pa.ChunkedArray]] = field(default_factory=list)
     stopped: str = ""
 
+    def add(
+        self,
+        walk: EnrichWalk,
+        made: MadeJoin,
+        parent: int,
+        columns: tuple[str, ...],
+        gain: float | None,
+    ) -> None:
+        """Add a step; ``parent`` is the step that brings its key."""
+        choice, brought = made.choice, made.brought
+        join = replace(brought.join, parent=parent, columns=columns)
+        ordered = walk.settings.as_of or walk.settings.ranges
+        via, column = join.shown
+        step = EnrichStep(
+            table=choice.table,
+            column=column,
+            via=via,
+            cardinality=brought.cardinality,
+            coverage=brought.coverage,
+            probability=choice.probability,
+            columns=columns,
+            gain=gain,
+            sql=_step_sql(len(self.steps) + 1, self.plan, join, brought.sql, ordered),
+            parent=parent,
+            how=join.how,
+        )
+        self.steps.append(step)
+        self.plan.append(join)
+        self.cells += [(name, brought.table[name]) for name in columns]
+
 
 def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progress) -> _JoinWorth:
     """Choose columns, measure the gain, and list the joins that bring them or lead to them."""
     base = scorer.features(walk.own.rest)
     new = [feature for one in walk.made for feature in one.features]
-    owner = {
-        feature.name: number for number, one in enumerate(walk.made) for feature in one.features
-    }
-    most, found = walk.settings.columns, _JoinWorth()
-    until = started + walk.settings.seconds
+    most, until, found = walk.settings.columns, started + walk.settings.seconds, _JoinWorth()
     found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
-    chosen: list[Feature] = []
+    chosen: Sequence[Feature] = ()
     if found.gain is not None and found.gain.is_sure:
         try:
             chosen = chosen_features(base, new, scorer.relevant(base, new), most)
         except KeyboardInterrupt:
-            found.stopped, chosen = "interrupted", list(found.gain.chosen)
+            found.stopped, chosen = "interrupted", found.gain.chosen
+    # By join, best columns first: what a join gains depends on those before it.
+    owner = {
+        feature.name: number for number, one in enumerate(walk.made) for feature in one.features
+    }
     brings: dict[int, list[Feature]] = {}
     for feature in chosen:
         brings.setdefault(owner[feature.name], []).append(feature)
-    # Best columns first: what a join gains depends on those before it.
-    gains: dict[int, float] = {}
-    known = list(base)
-    score, errors = (found.gain.before, found.gain.errors) if found.gain else (0.0, np.zeros(0))
-    harmful = set()
-    for number, mine in brings.items():
-        if found.stopped:
-            break
-        try:
-            after, left = scorer.cross_validated([*known, *mine], until)
-        except TimeoutError:
-            found.stopped = "time"
-        except KeyboardInterrupt:
-            found.stopped = "interrupted"
-        else:
-            # Forests found them relevant: only what is sure to mislead a model is left out.
-            if after < score and interval_of(left - errors)[1] > 0:
-                harmful.add(number)
-                continue
-            gains[number] = after - score
-            score, errors = after, left
-            known += mine
+    gains, harmful = _step_gains(scorer, base, brings, found, until)
     order: list[int] = []
     for number in brings:
         if number not in harmful:
             order += [one for one in walk.chain(number) if one not in order]
     for number in order:
-        choice, brought = walk.made[number].choice, walk.made[number].brought
-        mine = [] if number in harmful else brings.get(number, [])
-        columns = tuple(feature.name for feature in mine)
-        parent = order.index(choice.parent) if choice.parent >= 0 else -1
-        join = replace(brought.join, parent=parent, columns=columns)
-        step = EnrichStep(
-            table=choice.table,
-            column=join.shown[1],
-            via=join.shown[0],
-            cardinality=brought.cardinality,
-            coverage=brought.coverage,
-            probability=choice.probability,
-            columns=columns,
-            gain=gains.get(number),
-            sql=_step_sql(len(found.steps) + 1, found.plan, join, brought.sql),
-            parent=parent,
-            how=join.how,
-        )
-        found.steps.append(step)
-        found.plan.append(join)
-        found.cells += [(column, brought.table[column]) for column in columns]
+        parent = walk.made[number].choice.parent
+        place = order.index(parent) if parent >= 0 else -1
+        mine = () if number in harmful else brings.get(number, ())
+        columns = tuple(one.name for one in mine)
+        found.add(walk, walk.made[number], place, columns, gains.get(number))
     reason = "tells nothing of the target beyond what is there"
     if found.gain is None:
         reason = f"was not measured: {_STOPPED[found.stopped]}"
@@ -273,25 +266,57 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     return found
 
 
-def _step_sql(number: int, plan: Sequence[RepeatableJoin], join: RepeatableJoin, sql: str) -> str:
-    """Write a step as a table: its keys are columns of your table, or of an earlier step."""
-    order = f", {identifier(join.ordered.mine)} AS {ORDER}" if join.ordered else ""
-    raw = {}
+def _step_gains(
+    scorer: Scorer,
+    base: Sequence[Feature],
+    brings: Mapping[int, Sequence[Feature]],
+    found: _JoinWorth,
+    until: float,
+) -> tuple[dict[int, float], set[int]]:
+    """Measure what joins gain one after the other; also return those that are sure to harm."""
+    gains: dict[int, float] = {}
+    harmful: set[int] = set()
+    if found.gain is None or found.stopped:
+        return gains, harmful
+    known, score, errors = list(base), found.gain.before, found.gain.errors
+    try:
+        for number, mine in brings.items():
+            after, left = scorer.cross_validated([*known, *mine], until)
+            # Forests found them relevant: only what is sure to mislead a model is left out.
+            if after < score and interval_of(left - errors)[1] > 0:
+                harmful.add(number)
+                continue
+            gains[number] = after - score
+            known, score, errors = [*known, *mine], after, left
+    except TimeoutError:
+        found.stopped = "time"
+    except KeyboardInterrupt:
+        found.stopped = "interrupted"
+    return gains, harmful
+
+
+def _step_sql(
+    number: int, plan: Sequence[RepeatableJoin], join: RepeatableJoin, sql: str, ordered: str
+) -> str:
+    """Write a step as a table: its keys are columns of your table, or of an earlier step.
+
+    ``ordered`` is the column of yours that joins on order compare, which all steps carry.
+    """
+    numbered = f"SELECT row_number() OVER () - 1 AS {ROW}"
+    order = f", {identifier(ordered)} AS {ORDER}" if ordered else ""
+    raw, parent = {}, ""
     if join.parent >= 0:
-        raw = {given: name for name, given in plan[join.parent].names}
+        raw, parent = {given: name for name, given in plan[join.parent].names}, "brought."
     via = ", ".join(
-        f"{identifier(raw.get(name, name))} AS {key_name(at)}"
+        f"{parent}{identifier(raw.get(name, name))} AS {key_name(at)}"
         for at, name in enumerate((join.via, *(mine for mine, _ in join.also)))
     )
-    keys = f"SELECT row_number() OVER () - 1 AS {ROW}, {via}{order} FROM your_table"
+    keys = f"{numbered}, {via}{order} FROM your_table"
     if join.parent >= 0:
-        parent = f"step_{join.parent + 1}"
-        keys = f"SELECT {ROW}, {via} FROM {parent}"
-        if order:
-            keys = (
-                f"SELECT {ROW}, {via}, {ORDER} FROM {parent} JOIN (SELECT row_number() OVER () - 1 "
-                f"AS {ROW}{order} FROM your_table) USING ({ROW})"
-            )
+        via += f", yours.{ORDER}" if ordered else ""
+        keys = f"SELECT brought.{ROW}, {via} FROM step_{join.parent + 1} AS brought"
+        if ordered:
+            keys += f"\nJOIN ({numbered}{order} FROM your_table) AS yours USING ({ROW})"
     return f'CREATE TABLE step_{number} AS\nWITH "query" AS (\n{keys}\n)\nSELECT * FROM (\n{sql}\n)'
 
 
@@ -314,6 +339,13 @@ def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoi
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}
         brought.append(pa.table(found))
+        if lost := [column for column in join.columns if column not in found]:
+            warnings.warn(
+                f"{join.table} has changed and no longer brings {', '.join(lost)}, which is "
+                "missing in all rows. Enrich again.",
+                JoinWarning,
+                stacklevel=3,
+            )
         for column in join.columns:
             new = found.get(column, pa.nulls(table.num_rows))
             enriched = enriched.append_column(column, new)

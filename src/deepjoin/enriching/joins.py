@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,12 +14,13 @@ import pyarrow.compute as pc
 from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in, key_name
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
 from deepjoin.joining.tables import joined_names
 from deepjoin.matching.names import names_one_key, split_key
-from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
+from deepjoin.model import Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
 from deepjoin.read.sql import duckdb_scan, identifier
@@ -39,6 +41,8 @@ _STANDS_OUT = 0.3
 #: A join that values alone do not prove is tried if a key holds nearly all your values, as many of
 #: them, and few others: these shares, and the least number of values.
 _CONTAINED, _FILLED, _LEAST_TRIED = 0.95, 0.5, 20
+#: Rows of yours, and of theirs that meet them in order, among which yours are looked for.
+_LEAST_SOUGHT, _MOST_SOUGHT, _MOST_MET = 20, 500, 2_000_000
 #: Of more rows than this, as many are searched with: a search takes as long as its values are many.
 _SEARCHED_ROWS = 50_000
 
@@ -92,8 +96,8 @@ class KeyCells:
 
 
 @dataclass(frozen=True)
-class JoinChoice:
-    """A join that may be worth trying: a column that is there already, and one that it meets."""
+class JoinKey:
+    """Which columns a join compares, and how: one that is there already, and one that it meets."""
 
     via: str
     #: The step that brings the key column; -1 for your own table.
@@ -101,22 +105,29 @@ class JoinChoice:
     table: str
     #: Its key column; "" for a join on order alone, which looks for one.
     column: str
-    #: How likely the join makes sense, from 0 to 1.
-    probability: float
     #: "equi", "any" with the threshold of similar values, or "ordered".
     join: str = "equi"
     tau: float | None = None
-    #: Whether only the target can tell if it makes sense, as among keys that all number rows.
-    is_tentative: bool = False
     #: The further columns of a key of several, yours and theirs.
     also: tuple[tuple[str, str], ...] = ()
-    #: Whether a key meets several rows.
-    is_many: bool = False
 
     @property
     def shown(self) -> tuple[str, str]:
         """The key as people read it, yours and theirs."""
-        return shown_key(self.via, self.column, self.also)
+        pairs = ((self.via, self.column), *self.also)
+        return ", ".join(mine for mine, _ in pairs), ", ".join(theirs for _, theirs in pairs)
+
+
+@dataclass(frozen=True)
+class JoinChoice(JoinKey):
+    """A join that may be worth trying."""
+
+    #: How likely the join makes sense, from 0 to 1.
+    probability: float = 1.0
+    #: Whether only the target can tell if it makes sense, as among keys that all number rows.
+    is_tentative: bool = False
+    #: Whether a key meets several rows.
+    is_many: bool = False
 
     @property
     def doubt(self) -> str:
@@ -125,18 +136,9 @@ class JoinChoice:
 
 
 @dataclass(frozen=True)
-class RepeatableJoin:
+class RepeatableJoin(JoinKey):
     """A join that can be made again for other rows."""
 
-    via: str
-    #: Which join brings the key column; -1 for your own table.
-    parent: int
-    table: str
-    column: str
-    #: As in `JoinChoice`.
-    join: str = "equi"
-    tau: float | None = None
-    also: tuple[tuple[str, str], ...] = ()
     #: Whether a key meets several rows, so that they are summarised.
     is_summarised: bool = False
     #: Columns that are compared by order, to choose among the rows of a key, or in place of a key.
@@ -149,23 +151,11 @@ class RepeatableJoin:
     columns: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> tuple[str, str]:
-        """The key as people read it, yours and theirs."""
-        return shown_key(self.via, self.column, self.also)
-
-    @property
     def how(self) -> str:
         """What is compared: "equal" or "similar" values, "as-of" or "range"."""
         if self.ordered is not None:
             return self.ordered.how
         return "equal" if self.join == "equi" else "similar"
-
-
-def shown_key(via: str, column: str, also: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Name the columns of a key, yours and theirs."""
-    return ", ".join((via, *(one for one, _ in also))), ", ".join(
-        (column, *(one for _, one in also))
-    )
 
 
 @dataclass(frozen=True)
@@ -238,21 +228,10 @@ def find_joins(
             if probability < settings.least and hit.joinability >= _STANDS_OUT:
                 if ours is None:
                     ours = orders.of(*at) if at else orders.read(column.cells)
-                where = ours, hit.table, hit.column
-                # Your rows, each with a key of its own, in the order of theirs: once or repeated.
-                is_key = hit.cardinality.startswith("1:") and hit.joinability >= _WELL_COVERED
-                if (is_key and orders.agree(*where)) or (
-                    not hit.generic and orders.stand_out(*where)
-                ):
+                if _order_proves(orders, ours, hit):
                     probability = 0.9 * hit.joinability
-            kind = "equi" if hit.semantic is None else hit.join
-            tau = None if hit.semantic is None else hit.semantic.tau
-            found = JoinChoice(column.name, parent, hit.table, hit.column, probability, kind, tau)
-            if hit.better is not None and not given:
-                found = _longer(found, hit, hit.better)
-                probability = found.probability
-            elif hit.multiplies:
-                found = replace(found, is_many=True)
+            found = _choice(column.name, parent, hit, probability, is_given=bool(given))
+            probability = found.probability
             reason = ""
             if hit.joinability < _LEAST_COVERAGE:
                 reason = f"covers {hit.joinability:.0%} of your values"
@@ -286,16 +265,29 @@ def find_joins(
     return choices, [one for name, one in rejected.items() if name not in found_tables]
 
 
-def _longer(found: JoinChoice, hit: Hit, better: BetterKey) -> JoinChoice:
-    """Join on all columns of a longer key, which multiplies no rows.
+def _order_proves(orders: RowOrders, ours: Sequence[str], hit: Hit) -> bool:
+    """Check whether both columns list the same keys, each of your rows one: once or repeated."""
+    is_key = hit.cardinality.startswith("1:") and hit.joinability >= _WELL_COVERED
+    if is_key and orders.agree(ours, hit.table, hit.column):
+        return True
+    return not hit.generic and orders.stand_out(ours, hit.table, hit.column)
 
-    Columns that are called alike prove it together, also a year.
+
+def _choice(via: str, parent: int, hit: Hit, probability: float, is_given: bool) -> JoinChoice:
+    """Join on the columns of a hit, or on a longer key where there is one that multiplies no rows.
+
+    Columns of a longer key that are called alike prove it together, also a year.
     """
-    pairs = tuple(zip(better.on, better.columns, strict=True))
-    probability = found.probability
-    if all(canonical(mine) == canonical(theirs) for mine, theirs in pairs):
-        probability = max(probability, 0.9 * hit.joinability)
-    return replace(found, join="equi", tau=None, probability=probability, also=pairs[1:])
+    if hit.better is not None and not is_given:
+        pairs = tuple(zip(hit.better.on, hit.better.columns, strict=True))
+        if all(canonical(mine) == canonical(theirs) for mine, theirs in pairs):
+            probability = max(probability, 0.9 * hit.joinability)
+        return JoinChoice(
+            via, parent, hit.table, hit.column, also=pairs[1:], probability=probability
+        )
+    kind, tau = ("equi", None) if hit.semantic is None else (hit.join, hit.semantic.tau)
+    key = via, parent, hit.table, hit.column, kind, tau
+    return JoinChoice(*key, probability=probability, is_many=hit.multiplies)
 
 
 def _may_be_key(hit: Hit) -> bool:
@@ -383,14 +375,11 @@ def make_join(
     ``taken`` are names that the new columns must not have; ``is_yours`` says whether the rows of a
     table, of which several meet one of yours, are yours themselves.
     """
-    planned = RepeatableJoin(
-        *(choice.via, choice.parent, choice.table, choice.column),
-        *(choice.join, choice.tau, choice.also),
-    )
+    planned = RepeatableJoin(*(getattr(choice, one.name) for one in fields(JoinKey)))
     if choice.join == "ordered":
-        made = _ordered(lake, planned, keys, settings)
-        if made is None:
-            return "has no column to compare by order"
+        made = _ordered(lake, planned, keys, settings, is_yours)
+        if isinstance(made, str):
+            return made
         planned, rows, sql, cardinality = *made, "n:1"
     else:
         with _planned(lake, planned, keys, "expand") as plan:
@@ -422,34 +411,52 @@ def make_join(
 def joined_rows(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells) -> pa.Table:
     """Make a join again; return the new columns, in the order of the keys."""
     if join.join == "ordered":
-        made = _ordered(lake, join, keys, None)
-        return pa.table({}) if made is None else _aligned(made[1], len(keys))
+        made = _ordered(lake, join, keys)
+        return pa.table({}) if isinstance(made, str) else _aligned(made[1], len(keys))
     has_many = join.is_summarised or join.ordered is not None
     with _planned(lake, join, keys, "expand" if has_many else "first") as plan:
+        if not has_many and plan.facts.several_left_rows:
+            warnings.warn(
+                f"{join.column} of {join.table} has several rows for a value, unlike when the "
+                "join was chosen; the first is taken. Enrich again.",
+                JoinWarning,
+                stacklevel=4,
+            )
         rows, names = _new_columns(plan, join)
         return _aligned(_reduced(rows, names, join, plan.sql)[0], len(keys))
 
 
 def _ordered(
-    lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, settings: EnrichSettings | None
-) -> tuple[RepeatableJoin, pa.Table, str] | None:
-    """Join a table on order alone; ``settings`` say by which column, unless the join does."""
+    lake: EnrichableLake,
+    join: RepeatableJoin,
+    keys: KeyCells,
+    settings: EnrichSettings | None = None,
+    is_yours: Callable[[pa.Table, Sequence[str]], bool] | None = None,
+) -> tuple[RepeatableJoin, pa.Table, str] | str:
+    """Join a table on order alone; ``settings`` say by which column, unless the join does.
+
+    Return why it cannot be joined if it cannot.
+    """
     origin = lake.index.origin(join.table)
     theirs = read_typed(origin.table())
     if settings is not None:
         found = key_in(settings, keys.order, theirs, theirs.column_names)
-        join = replace(join, ordered=found, column=found.low if found else "")
+        numbers = _near_numbers(theirs, theirs.column_names)
+        join = replace(join, ordered=found, column=found.low if found else "", numbers=numbers)
     ordered = join.ordered
     if ordered is None or ordered.low not in theirs.column_names:
-        return None
-    if settings is not None:
-        join = replace(join, numbers=_near_numbers(theirs, theirs.column_names))
+        return "has no column to compare by order"
     path = origin.path()
     shown = (duckdb_scan(path) if path else None) or identifier(join.table)
     session = Session()
     try:
         session.run('CREATE TABLE "query" AS SELECT * FROM batch', keys.table())
         session.run("CREATE TABLE stored AS SELECT * FROM batch", theirs)
+        if is_yours is not None:
+            most = min(_MOST_SOUGHT, max(_LEAST_SOUGHT, _MOST_MET // max(1, theirs.num_rows)))
+            sought = f'(SELECT * FROM "query" USING SAMPLE {most} (reservoir, 0)) AS sought'
+            if is_yours(session.table(ordered.meeting(sought, "stored")), theirs.column_names):
+                return IS_YOURS
         rows = session.table(ordered.alone("stored", theirs.column_names))
     finally:
         session.close()

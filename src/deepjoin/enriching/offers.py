@@ -20,26 +20,12 @@ from deepjoin.normalise.canonical import canonical_array
 
 #: Rows on which a new column is compared with yours.
 _ROWS = 5000
-_EXAMPLES = 3
+#: Cells that are shown of a column, how many are looked at for them, and their decimals at most.
+_EXAMPLES, _LOOKED_AT, _DECIMALS = 3, 500, 6
 #: Words that say nothing of what is looked for.
-_FILLERS = frozenset(
-    (
-        *(
-            "a",
-            "about",
-            "all",
-            "an",
-            "and",
-            "any",
-            "anything",
-            "column",
-            "columns",
-            "data",
-            "field",
-        ),
-        *("for", "how", "in", "is", "it", "many", "much", "of", "on", "or", "some", "something"),
-        *("that", "the", "their", "there", "to", "what", "which", "with"),
-    )
+_FILLERS = (
+    "a about all an and any anything column columns data field for how in is it many much of on or "
+    "some something that the their there to what which with"
 )
 
 
@@ -64,7 +50,6 @@ def catalogue(walk: EnrichWalk) -> tuple[Offer, ...]:
                 same = max((_equal_share(spelled, text) for text in texts), default=0.0)
                 # A column with one value tells nothing that is new.
                 novelty = 0.0 if len(pc.unique(spelled).drop_null()) < 2 else 1 - same
-            examples = cells.drop_null().unique()[:_EXAMPLES].cast(pa.string(), safe=False)
             offers.append(
                 Offer(
                     column=name,
@@ -75,10 +60,24 @@ def catalogue(walk: EnrichWalk) -> tuple[Offer, ...]:
                     probability=one.choice.probability,
                     novelty=novelty,
                     title=title,
-                    examples=tuple(examples.to_pylist()),
+                    examples=_examples(cells),
                 )
             )
     return tuple(sorted(offers, key=lambda one: (-one.worth, one.table, one.column)))
+
+
+def _examples(cells: pa.ChunkedArray) -> tuple[str, ...]:
+    """Write the first cells, each once; cells may be lists or bytes, which Arrow cannot compare."""
+    found = dict.fromkeys(map(_shown, cells.drop_null()[:_LOOKED_AT].to_pylist()))
+    return tuple(found)[:_EXAMPLES]
+
+
+def _shown(cell: object) -> str:
+    """Write a cell; a mean in as few digits as tell it."""
+    if not isinstance(cell, float):
+        return str(cell)
+    whole = f"{cell:.15g}"
+    return f"{cell:.6g}" if len(whole.partition(".")[2]) > _DECIMALS else whole
 
 
 def _canonical(cells: pa.ChunkedArray) -> pa.Array:
@@ -99,7 +98,7 @@ def _equal_share(some: pa.Array, other: pa.Array) -> float:
 
 def offers_about(offers: Sequence[Offer], words: str) -> tuple[Offer, ...]:
     """Order offers by what their names, titles and values have to do with words."""
-    asked = [word for word in _words(str(words)) if word not in _FILLERS]
+    asked = [word for word in _words(str(words)) if word not in _FILLERS.split()]
     if not asked:
         raise DeepJoinError(
             f"`about` is {words!r}; it must say what to look for, such as 'income'."

@@ -66,6 +66,13 @@ class OrderedKey:
             "AS placed WHERE deepjoin_place = 1"
         )
 
+    def meeting(self, mine: str, theirs: str) -> str:
+        """Write SQL of all rows of theirs that may be yours, by their order or their range."""
+        fits = f"theirs.{identifier(self.low)} {'<=' if self.high else '='} {ORDER}"
+        if self.high:
+            fits += f" AND {ORDER} <= theirs.{identifier(self.high)}"
+        return f"SELECT {ROW}, theirs.* FROM {mine} JOIN {theirs} AS theirs ON {fits}"
+
     def alone(self, theirs: str, columns: Sequence[str]) -> str:
         """Write DuckDB's SQL of a join on order alone, of the table "query" and theirs."""
         low = identifier(self.low)

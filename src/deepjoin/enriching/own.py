@@ -58,13 +58,13 @@ class OwnTable:
                 raise DeepJoinError("The table has no columns; it must have at least one.")
             own = cls(read_typed(read), None, target)
         if target is not None and target not in own.table.column_names:
-            raise unknown_name("column", str(target), own.name or shown, own.table.column_names)
+            raise unknown_name("column", target, own.name or shown, own.table.column_names)
         return own
 
     @property
     def rest(self) -> pa.Table:
         """The table without the target."""
-        return self.table.drop_columns([self.target]) if self.target else self.table
+        return self.table if self.target is None else self.table.drop_columns([self.target])
 
     def check_keys(self, settings: EnrichSettings) -> None:
         """Refuse keys of which none is a column of this table, where every path of joins begins."""

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from deepjoin.enriching.features import Feature, Scorer
+from deepjoin.enriching.features import Feature
 from deepjoin.enriching.joins import (
     IS_YOURS,
     BroughtColumns,
@@ -23,6 +23,7 @@ from deepjoin.enriching.joins import (
 from deepjoin.enriching.ordered import ordered_tables
 from deepjoin.enriching.own import OwnTable
 from deepjoin.enriching.row_order import RowOrders
+from deepjoin.enriching.scoring import Scorer
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import RejectedJoin
 from deepjoin.progress import Progress, Stopped, StopSignal, stop_signal
@@ -158,7 +159,7 @@ class EnrichWalk:
         for table in ordered_tables(self.lake.index, self.settings, self.own.table[name].type):
             if table in found or is_left_out(table):
                 continue
-            yield JoinChoice(name, -1, table, "", self.settings.least, "ordered")
+            yield JoinChoice(name, -1, table, "", "ordered", probability=self.settings.least)
             count += 1
             if count == self.settings.tables:
                 break

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +18,15 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import JoinSql, StoredValues, ValueWriter
-from deepjoin.joining.tables import OutputColumn
+from deepjoin.joining.tables import OutputColumn, table_suffix
 from deepjoin.lazy import cached_property
 from deepjoin.normalise.cells import as_strings
 from deepjoin.progress import Stopped, StopSignal, stop_signal
 from deepjoin.read.sql import literal
+from deepjoin.show.text import FORMULA, NUMBER, plain_text
+
+if TYPE_CHECKING:
+    from deepjoin.joining.plan import JoinPlan
 
 #: Extensions of files that can be written, and how DuckDB writes them.
 ENDINGS = {
@@ -32,14 +36,10 @@ ENDINGS = {
     ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'",
     ".tsv.gz": "FORMAT csv, HEADER, DELIMITER '\t', COMPRESSION gzip",
 }
-#: The start of a formula; a plain number may start in the same way, and is left alone.
-#: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
-FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
-NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
-
-
 #: Seconds between two looks at the size of what is written.
 _LOOK = 0.05
+#: Numbers that are tried behind a name that is taken.
+_TRIES = 1000
 
 
 class JoinTooLarge(DeepJoinError):
@@ -201,18 +201,6 @@ def without_formulas(join: JoinSql) -> JoinSql:
     return replace(join, left_columns=left, between=between, right_columns=right)
 
 
-def plain_text(text: str) -> str:
-    """Put a ``'`` before a text that a spreadsheet would run as a formula.
-
-    >>> plain_text("=1+1"), plain_text("-5"), plain_text("a=b")
-    ("'=1+1", '-5', 'a=b')
-    >>> plain_text("\uff1d1+1")[0]
-    "'"
-    """
-    runs = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
-    return f"'{text}" if runs else text
-
-
 def check_output(path: Path) -> None:
     """Refuse a file whose extension is not one that can be written."""
     if path.suffix.lower() not in (".parquet", ".csv"):
@@ -254,3 +242,64 @@ def _without_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     is_number = pc.match_substring_regex(column, f"^({NUMBER})$")
     runs = pc.and_not(pc.match_substring_regex(column, FORMULA), is_number)
     return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
+
+
+class JoinLimits(NamedTuple):
+    """How large a joined table may be."""
+
+    rows: int
+    bytes: int
+
+
+def joined_name(left: str, right: str) -> str:
+    """Name the file of a join after its tables, in letters and digits that any system takes.
+
+    >>> joined_name("my orders.csv", "geo/countries.csv.gz")
+    'my_orders-joined-with-countries'
+    """
+    return file_stem(f"{table_suffix(left)} joined with {table_suffix(right)}", 120)
+
+
+def check_rows(plan: JoinPlan, most: int) -> None:
+    """Refuse a join with too many rows before it runs."""
+    rows = plan.facts.result_rows
+    if rows > most:
+        raise JoinTooLarge(
+            f"The joined table has {rows:,} rows; the limit is {most:,}. Where several rows match, "
+            'keep the first (`many="first"`) or one summary row (`many="aggregate"`).'
+        )
+
+
+def save_join(
+    plan: JoinPlan, folder: Path, name: str, form: str, neutralise: bool, most: JoinLimits
+) -> tuple[Path, int]:
+    """Run a join into a new file and return its path and its rows; never replace a file."""
+    check_rows(plan, most.rows)
+    path = _new_file(folder, name, form)
+    try:
+        return path, (plan.neutralised() if neutralise else plan).write(path, most.bytes)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _new_file(folder: Path, name: str, form: str) -> Path:
+    """Create an empty file under a free name, so that nobody else can take the name meanwhile."""
+    stem = file_stem(name)
+    for number in range(_TRIES):
+        path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
+        try:
+            path.open("xb").close()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise DeepJoinError(f"Cannot write into the output folder: {error.strerror}.") from None
+        return path
+    raise DeepJoinError(
+        f"The output folder has {_TRIES:,} files named '{stem}'; choose another name."
+    )
+
+
+def file_stem(name: str, most: int = 60) -> str:
+    """Keep letters and digits of what a client sends: no path, no hidden file."""
+    return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:most] or "joined"

@@ -16,7 +16,7 @@ def _encoded_by(kind: str, summary: str) -> Method:
 
 METHODS: dict[str, Method] = {
     "josie": Method(
-        on_use("deepjoin.lab.josie.search:josie"),
+        on_use("deepjoin.lab.josie:josie"),
         ("equi",),
         ("values",),
         "exact-equi by JOSIE's filters and cost model, sets held in memory",
@@ -30,7 +30,7 @@ METHODS: dict[str, Method] = {
         served=False,
     ),
     "pexeso": Method(
-        on_use("deepjoin.lab.pexeso.pexeso:pexeso"),
+        on_use("deepjoin.lab.pexeso:pexeso"),
         ("semantic",),
         ("values", "cell vectors"),
         "exact-semantic by PEXESO's pivots, grid and lemmas, all vectors held in memory",

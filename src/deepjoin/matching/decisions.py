@@ -20,6 +20,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.matching.linking import LinkOptions
 from deepjoin.normalise.canonical import canonical
+from deepjoin.show.text import plain_text
 
 #: A CSV file, or tuples (query, target, whether it is right).
 Given: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, str, bool]]"
@@ -103,7 +104,8 @@ class Decisions:
                             "accept, reject or empty."
                         )
                     if word:
-                        self.add(row["query"] or "", row["target"] or "", _WORDS[word])
+                        query, target = (row[side] or "" for side in ("query", "target"))
+                        self.add(_read_back(query), _read_back(target), _WORDS[word])
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise DeepJoinError(f"Cannot read the decisions in {path}: {reason}.") from None
@@ -114,7 +116,7 @@ def write_doubtful(
 ) -> int:
     """Write doubtful pairs, likeliest first, after the decisions so far; return how many."""
     rows = [
-        (*decisions.spelled[key], "", "accept" if accept else "reject")
+        (*map(_written, decisions.spelled[key]), "", "accept" if accept else "reject")
         for key, accept in decisions.pairs.items()
     ]
     new = [pair for pair in dict.fromkeys(pairs) if LOW <= pair[2] < HIGH
@@ -124,5 +126,21 @@ def write_doubtful(
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
         writer.writerows(rows)
-        writer.writerows((query, target, f"{chance:.3f}", "") for query, target, chance in new)
+        for query, target, chance in new:
+            writer.writerow((_written(query), _written(target), f"{chance:.3f}", ""))
     return len(new)
+
+
+def _written(cell: str) -> str:
+    """Put a ``'`` before a cell that a spreadsheet would run, where people fill the file in."""
+    return f"'{cell}" if _runs(cell) else cell
+
+
+def _read_back(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and _runs(cell) else cell
+
+
+def _runs(cell: str) -> bool:
+    """Tell whether a cell is a formula, with any number of ``'`` before it."""
+    bare = cell.lstrip("'")
+    return plain_text(bare) != bare

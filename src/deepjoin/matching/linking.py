@@ -24,8 +24,6 @@ LEAST_CHANCE = 0.58
 TIE_CHANCE = 0.3
 #: Characters of a value that are compared for similarity.
 _LONGEST = 1000
-
-
 #: How often pairs of a program are right, on the benchmark of programs.
 PROGRAM_PRECISION = 0.97
 #: The least chance of a similar pair where a precision was requested.

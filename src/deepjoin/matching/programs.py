@@ -214,10 +214,8 @@ def _shown(one: _Candidate, met: list[tuple[int, list[int]]], size: int) -> Prog
         side, step = "both", one.left
     sql, pandas = (code.replace("{x}", "cell") for code in (step.sql, step.pandas))
     if side == "both" and one.left.sql != one.right.sql:
-        sql = f"{one.left.sql} = {one.right.sql}".replace("{x}", "{0}")
-        sql = sql.replace("{0}", "left_cell", one.left.sql.count("{x}")).replace(
-            "{0}", "right_cell"
-        )
+        sql = one.left.sql.replace("{x}", "left_cell")
+        sql += " = " + one.right.sql.replace("{x}", "right_cell")
         pandas = one.left.pandas.replace("{x}", "left_cells")
         pandas += ", " + one.right.pandas.replace("{x}", "right_cells")
     else:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepjoin.read.sql import literal
+from deepjoin.show.text import printable
 
 #: Letters that all regular expression engines at hand agree on.
 LETTER = "A-Za-zÀ-ɏ"
@@ -158,12 +159,14 @@ def middle(start: int, stop: int) -> ProgramStep:
 
 def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> ProgramStep:
     """Replace what a pattern finds; ``by`` may refer to its groups."""
-    compiled = re.compile(pattern)
+    # In Python alone, $ also stands before a line break at the end.
+    python = re.sub(r"\$$", r"\\Z", pattern)
+    compiled = re.compile(python)
     return ProgramStep(
         words,
         lambda cell: compiled.sub(by, cell),
         f"regexp_replace({{x}}, {literal(pattern)}, {literal(by)}, 'g')",
-        f"{{x}}.str.replace({pattern!r}, {by!r}, regex=True)",
+        f"{{x}}.str.replace({python!r}, {by!r}, regex=True)",
         cost,
     )
 
@@ -184,7 +187,7 @@ def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
 def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
     """Make one step of parts and constants."""
     made = [
-        ProgramStep(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
+        ProgramStep(f"'{printable(part)}'", _constant(part), *_written(part), 0.0)
         if isinstance(part, str) else part
         for part in parts
     ]  # fmt: skip
@@ -211,6 +214,13 @@ def joined(parts: Sequence[ProgramStep | str], cost: float) -> ProgramStep:
 
 def _constant(text: str) -> Callable[[str], str | None]:
     return lambda cell: text
+
+
+def _written(text: str) -> tuple[str, str]:
+    """Write a constant in SQL and in Python: a cell may hold ``{x}``, or codes of a terminal."""
+    sql = literal(text).replace("{x}", "{' || 'x}")
+    sql = "".join(one if one.isprintable() else f"' || chr({ord(one)}) || '" for one in sql)
+    return sql, repr(text).replace("{x}", r"\x7bx}")
 
 
 def padded(length: int) -> ProgramStep:

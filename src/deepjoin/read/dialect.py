@@ -93,7 +93,7 @@ class _Record(NamedTuple):
 
 @dataclass
 class _Sample:
-    """The start of a text, and whether the text goes on after it."""
+    """The start of a text, and whether the text continues after it."""
 
     text: str
     cut: bool

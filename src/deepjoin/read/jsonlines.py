@@ -128,7 +128,7 @@ def _array_rows(path: Path, stream: TextIO, text: str) -> Iterator[Row | None]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            # Either the value goes on after the window or it is damaged: more text shows which.
+            # Either the value continues after the window or it is damaged: more text shows which.
             more = stream.read(max(_CHUNK, len(text) - at))
             if not more or len(text) - at > MAX_ROW:
                 raise UnreadableTable(f"{path} breaks off: its JSON array is damaged.") from None

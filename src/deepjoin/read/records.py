@@ -100,7 +100,7 @@ class _Feed(Iterator[str]):
 class Records:
     r"""The records of a text; a line whose quotes do not pair is read by itself.
 
-    With ``cut`` the text goes on elsewhere, so that a quote open at its end may be closed
+    With ``cut`` the text is continued elsewhere, so a quote open at its end may be closed
     there; the lines it holds are then left in ``rest``.
 
     >>> list(Records(['a,"b\n', '1,2\n'], Form(",")))

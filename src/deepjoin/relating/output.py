@@ -25,6 +25,7 @@ from deepjoin.model import Relation, TableKey
 from deepjoin.read.sql import identifier
 from deepjoin.relating.chances import LinkChances
 from deepjoin.relating.edges import CARDINALITIES, EdgeList, JoinedColumns
+from deepjoin.show.text import printable
 from deepjoin.store.segment import Numbering
 
 SCHEMA = pa.schema(
@@ -283,32 +284,65 @@ def _columns(columns: Sequence[str]) -> str:
 
 
 def to_dbt(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
-    """Write a properties file of dbt; relations of several columns have no such test there."""
+    """Write a properties file of dbt; relations of several columns have no such test there.
+
+    dbt runs what is between braces in a name, so such names are left out, which a comment says.
+    """
     models: dict[str, dict[str, list[str]]] = {}
+    named = [(key.table, *key.columns) for key in primary_keys(keys).values()]
+    named += [(one.child_table, one.parent_table, *one.child_columns, *one.parent_columns)
+              for one in relations]  # fmt: skip
+    left_out = sum(map(_runs_in_dbt, named))
     for key in primary_keys(keys).values():
-        if len(key.columns) == 1:
+        if len(key.columns) == 1 and not _runs_in_dbt((key.table, *key.columns)):
             tests = models.setdefault(key.table, {}).setdefault(key.columns[0], [])
             tests += ["          - unique", "          - not_null"]
     for one in relations:
-        if len(one.child_columns) > 1:
+        ends = one.child_table, one.parent_table, *one.child_columns, *one.parent_columns
+        if len(one.child_columns) > 1 or _runs_in_dbt(ends):
             continue
         tests = models.setdefault(one.child_table, {}).setdefault(one.child_columns[0], [])
         tests += [
             "          - relationships:",
             "              arguments:",
-            f"                to: ref({_single(short_name(one.parent_table))})",
-            f"                field: {json.dumps(one.parent_columns[0], ensure_ascii=False)}",
+            f"                to: {_ref(short_name(one.parent_table))}",
+            f"                field: {_yaml(_field(one.parent_columns[0]))}",
         ]
     lines = ["version: 2", "", "models:" if models else "models: []"]
+    if left_out:
+        lines[1] = f"# {left_out} left out: a name has braces, which dbt would run."
     for table in sorted(models):
-        lines += [f"  - name: {json.dumps(short_name(table), ensure_ascii=False)}", "    columns:"]
+        lines += [f"  - name: {_yaml(short_name(table))}", "    columns:"]
         for column in sorted(models[table]):
             lines += [
-                f"      - name: {json.dumps(column, ensure_ascii=False)}",
+                f"      - name: {_yaml(column)}",
+                *([] if _SQL_NAME.fullmatch(column) else ["        quote: true"]),
                 "        data_tests:",
                 *models[table][column],
             ]
     return "\n".join(lines) + "\n"
+
+
+#: Names that SQL takes without quotes.
+_SQL_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _runs_in_dbt(names: Iterable[str]) -> bool:
+    return any(re.search("{[{%#]", name) for name in names)
+
+
+def _field(column: str) -> str:
+    """Write a column as dbt puts it into its SQL: as it is."""
+    return column if _SQL_NAME.fullmatch(column) else identifier(column)
+
+
+def _yaml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _ref(model: str) -> str:
+    text = f"ref({_single(model)})"
+    return text if re.fullmatch(r"[\w.]+", model) else _yaml(text)
 
 
 def _single(text: str) -> str:
@@ -355,7 +389,7 @@ def to_dbml(relations: Sequence[Relation], keys: Sequence[TableKey], kind: Kinds
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + printable(name).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _ends(columns: Sequence[str]) -> str:
@@ -379,14 +413,15 @@ def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey], kind: Ki
         lines.append("    }")
     for one in relations:
         many = "|o" if one.cardinality == "1:1" else "}o"
-        label = ", ".join(one.child_columns).replace('"', "'")
+        label = _entity(f"{', '.join(one.child_columns)} {one.probability:.2f}")
         parent, child = _entity(one.parent_table), _entity(one.child_table)
-        lines.append(f'    {child} {many}--|| {parent} : "{label} {one.probability:.2f}"')
+        lines.append(f"    {child} {many}--|| {parent} : {label}")
     return "\n".join(lines) + "\n"
 
 
-def _entity(table: str) -> str:
-    return '"' + table.replace('"', "'") + '"'
+def _entity(text: str) -> str:
+    """Quote a text for Mermaid, on one line and without a directive, which may stand anywhere."""
+    return '"' + printable(text).replace('"', "'").replace("%%", "% %") + '"'
 
 
 def _attribute(column: str) -> str:

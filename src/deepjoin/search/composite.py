@@ -20,6 +20,7 @@ from deepjoin.arrays import Double, Int, distinct
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.embed.scan import CandidatePairs
+from deepjoin.embed.value_vectors import PROBES
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import ONE, cardinality_of
 from deepjoin.matching.similar import ExactPairs
@@ -189,7 +190,7 @@ class CompositeSearch:
         if segment.cells is not None:
             for start in range(0, len(words), _BLOCK):
                 some = words[start : start + _BLOCK]
-                found = segment.cells.near(part.encode(some), self.tau, 2, True)
+                found = segment.cells.near(part.encode(some), self.tau, 2, PROBES)
                 near.append(found.renumbered(some))
         pairs = CandidatePairs.concatenate(near).with_equal(numbers)
         strings = segment.values.values

@@ -17,7 +17,7 @@ from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
-from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors import ColumnVectors
 from deepjoin.store.models import (
     cell_encoder,
     column_encoder,
@@ -29,7 +29,7 @@ from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from deepjoin.embed.columns.encoder import ColumnEncoder
-    from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+    from deepjoin.store.sketch import FrequencySnapshot
 
 
 class VectorStore(Protocol):
@@ -168,7 +168,7 @@ class SearchContext:
 
     def frequency(self) -> FrequencySnapshot:
         """Read in how many columns values were when columns were encoded: the oldest segment's."""
-        from deepjoin.store.column_vectors.sketch import FrequencySnapshot
+        from deepjoin.store.sketch import FrequencySnapshot
 
         if not FrequencySnapshot.exists(self.segments[0].folder):
             raise DeepJoinError(

@@ -149,14 +149,13 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     chances = dict(
         zip(unknown, _chances(query, places, [joined[at] for at in unknown]), strict=True)
     )
-    for rank, (one, equi) in enumerate(zip(_believed(query, found), joined, strict=True), 1):
+    believed = _believed(query, found)
+    for rank, (one, equi, (texts, most)) in enumerate(
+        zip(believed, joined, _spelled(believed), strict=True), 1
+    ):
         check_stop()
-        matched = set(one.cells.tolist())
-        index, cells = one.segment.values, one.cells.tolist()
-        # Where the matched values are in the forward index: for their spellings and counts.
-        start, stop = index.cells_of(one.column)
-        held = index.cell_values[start:stop]
-        entries = start + np.searchsorted(held, one.values.astype(held.dtype))
+        cells = one.cells.tolist()
+        matched = set(cells)
         equal = {match.query: match for match in equi.matches}
         matches = [
             equal.get(spellings[cell])
@@ -166,15 +165,12 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 round(similarity, 6),
                 "program" if cell in one.rewritten else "equal" if similarity >= 1 else "similar",
             )
-            for cell, text, similarity in zip(
-                cells, index.cells(entries), one.similarities.tolist(), strict=True
-            )
+            for cell, text, similarity in zip(cells, texts, one.similarities.tolist(), strict=True)
         ]
         # Pairs to check first, which equal ones would crowd out.
         matches = sorted(matches, key=lambda match: match.how == "equal")[:show]
         unmatched = [text for cell, text in enumerate(spellings) if cell not in matched]
         mine = max((counts[cell] for cell in cells), default=1)
-        theirs = int(index.cell_counts[entries].max(initial=1))
         equals = equi.equi.matched
         ways = {EQUAL_CELLS: equals > 0, SIMILAR_CELLS: len(matched) > equals}
         hits.append(
@@ -188,7 +184,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 equi=equi.equi,
                 semantic=one.semantic,
                 target_size=equi.target_size,
-                cardinality=cardinality_of(mine, theirs) if matched else "",
+                cardinality=cardinality_of(mine, most) if matched else "",
                 matches=tuple(matches),
                 unmatched=tuple(unmatched[:show]),
                 found_by=one.found_by or tuple(way for way, used in ways.items() if used),
@@ -196,6 +192,24 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
             )
         )
     return hits
+
+
+def _spelled(found: Sequence[ColumnMatch]) -> list[tuple[list[str], int]]:
+    """Return the matched values of each column as its table spells them, and the most of one."""
+    spelled: list[tuple[list[str], int]] = [([], 1)] * len(found)
+    for rows in _by_segment([(one.segment, one.column) for one in found]):
+        index, entries = found[rows[0]].segment.values, []
+        for one in map(found.__getitem__, rows):
+            # Where they are in the forward index; what is packed there is read for all together.
+            start, stop = index.cells_of(one.column)
+            held = index.cell_values[start:stop]
+            entries.append(start + np.searchsorted(held, one.values.astype(held.dtype)))
+        every = np.concatenate(entries)
+        texts, counts = index.cells(every), index.cell_counts[every]
+        ends = np.cumsum([len(some) for some in entries]).tolist()
+        for row, first, last in zip(rows, [0, *ends], ends, strict=False):
+            spelled[row] = texts[first:last], int(counts[first:last].max(initial=1))
+    return spelled
 
 
 def _chances(

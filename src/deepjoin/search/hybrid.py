@@ -45,8 +45,8 @@ from deepjoin.search.searcher import Searcher, Stopwatch
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
 
-#: Candidates whose probability is estimated; of these, how many are ranked by the values found so
-#: far: at least _RANKED, and _TIMES times k.
+#: Candidates whose probability is estimated at most; of these, how many are ranked by the values
+#: found so far: at least _RANKED, and _TIMES times k.
 _WEIGHED, _RANKED, _TIMES = 2_000, 400, 8
 #: Columns measured in a round (or k, if that is more), until the best stay the same, and in all.
 _ROUND, _MEASURED = 50, 600
@@ -509,14 +509,21 @@ def _by_chance(
     which, columns = _accepted_first(facts.query, near, candidates)
     some = min(len(columns), _WEIGHED)
     chances = np.zeros(some)
-    for number, one in enumerate(near):
-        rows = np.flatnonzero(which[:some] == number)
-        mine = columns[rows]
-        shared = one.promised[mine].astype(np.float64)
-        reverse = np.minimum(1, shared / np.maximum(1, one.segment.values.sizes(mine)))
-        shares = np.minimum(1, shared / len(facts.query))
-        chances[rows] = facts.probabilities(one.segment, mine, shares, reverse, np.zeros(len(rows)))
-    order = np.argsort(-np.round(chances, _DIGITS), kind="stable")
+    first = min(some, most * 3 // 2)
+    for start, stop in ((0, first), (first, some)):
+        for number, one in enumerate(near):
+            rows = start + np.flatnonzero(which[start:stop] == number)
+            mine = columns[rows]
+            shared = one.promised[mine].astype(np.float64)
+            reverse = np.minimum(1, shared / np.maximum(1, one.segment.values.sizes(mine)))
+            shares = np.minimum(1, shared / len(facts.query))
+            nothing = np.zeros(len(rows))
+            chances[rows] = facts.probabilities(one.segment, mine, shares, reverse, nothing)
+        chances = np.round(chances, _DIGITS)
+        # Of most queries few columns have any chance; then what they promise decides.
+        if not chances[most:first].any():
+            break
+    order = np.argsort(-chances, kind="stable")
     order = np.append(order, np.arange(some, len(columns)))
     return which[order], columns[order]
 

@@ -257,9 +257,10 @@ def rank_by_meaning(
 def _by_family(
     facts: QueryFacts, pairs: Sequence[tuple[ColumnScores, int]]
 ) -> tuple[list[tuple[ColumnScores, int]], ...]:
-    """Separate the likely columns of further tables of a family from those before them, and after.
+    """Separate the likely columns that add no new kind of table from those before them, and after.
 
-    Days of a forecast and years of a list would fill the page. What a person accepted stays first.
+    Days of a forecast, years of a list and three columns of one table would fill the page. What a
+    person accepted stays first.
     """
     parts: tuple[list[tuple[ColumnScores, int]], ...] = ([], [], [])
     seen = set[Hashable]()
@@ -269,20 +270,25 @@ def _by_family(
         if parts[2] or round(chance, CHANCE_DIGITS) < _LIKELY:
             parts[2].append(pair)
             continue
-        family = _family(scores.segment, int(scores.columns[row]))
-        parts[family in seen and chance < 1].append(pair)
-        seen.add(family)
+        column = int(scores.columns[row])
+        kin = {_family(scores.segment, column), table_of(scores.segment, column)}
+        parts[bool(kin & seen) and chance < 1].append(pair)
+        seen |= kin
     return parts
 
 
 def _family(segment: Segment, column: int) -> Hashable:
-    """Say which tables are one family: of one folder or database, or numbered, and alike."""
+    """Say which tables are one family: of one place and alike, or apart in numbers alone."""
     catalog, table = segment.catalog, table_of(segment, column)
     known = catalog.table(int(catalog.column_tables[column])).columns
     if not known:  # a collection of columns, which no place holds together
         return table
-    place = home_of(table) or _NUMBER.sub("#", table)
-    return place, catalog.column_names[column], frozenset(one.name for one in known)
+    names = (
+        home_of(table) or table,
+        catalog.column_names[column],
+        *sorted({one.name for one in known}),
+    )
+    return tuple(_NUMBER.sub("#", name) for name in names)
 
 
 def _in_order(

@@ -8,7 +8,8 @@ explains a good part of the query's cells must be found before one becomes a hit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from deepjoin.search.evidence import ColumnMatch
 from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.signatures import signatures_of
+
+if TYPE_CHECKING:
+    from deepjoin.matching.programs import Rewriting
+
+_Texts: TypeAlias = tuple[str, ...]
+_Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 #: What hits say they were found by.
 PROGRAM = "program"
@@ -52,13 +59,21 @@ def columns_by_program(
     if len(query) < 2 or query.cells.hidden is not None:
         return []
     found = []
+
+    @cache  # a lake has copies of many a column
+    def programs(theirs: _Texts, free: tuple[int, ...], pairs: _Pairs) -> list[Rewriting]:
+        from deepjoin.matching.programs import find_programs  # most queries have nothing to look at
+
+        some = _spread(pairs, _EXAMPLES), _spread(pairs, _CHECKED)
+        return find_programs(query.cells.spellings, theirs, np.array(free, np.int64), *some)
+
     for one in _promising(query, segments, options, tables):
         check_stop()
         if options.is_late:
             break
         if not is_worth(one.segment, one.column):
             continue
-        match = _rewritten(query, one, tau)
+        match = _rewritten(query, one, tau, programs)
         if match is None:  # those that promise less seldom hold one either
             break
         if match.joinability >= options.threshold:
@@ -139,10 +154,13 @@ def _distinct_pairs(first: Int | Int32, second: Int | Int32) -> Int:
     return np.stack([packed >> 32, packed & 0xFFFFFFFF])
 
 
-def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMatch | None:
+def _rewritten(
+    query: SearchQuery,
+    proposed: _Proposed,
+    tau: float,
+    programs: Callable[[_Texts, tuple[int, ...], _Pairs], list[Rewriting]],
+) -> ColumnMatch | None:
     """Look for programs between the query and a column, and measure what they match."""
-    from deepjoin.matching.programs import find_programs  # most queries have nothing to look at
-
     segment, column = proposed.segment, proposed.column
     index = segment.values
     start, stop = index.cells_of(column)
@@ -158,9 +176,7 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
     scale = max(1.0, len(free) / _CELLS)
     if scale > 1:
         free = free[np.linspace(0, len(free) - 1, _CELLS).astype(np.int64)]
-    pairs = _pairs(proposed, values)
-    examples = _spread(pairs, _EXAMPLES)
-    found = find_programs(query.cells.spellings, theirs, free, examples, _spread(pairs, _CHECKED))
+    found = programs(tuple(theirs), tuple(free.tolist()), _pairs(proposed, values))
     if not found:
         return None
     cells = np.concatenate([one.left for one in found])
@@ -183,12 +199,12 @@ def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMat
     )
 
 
-def _pairs(proposed: _Proposed, values: Int) -> list[tuple[int, int]]:
+def _pairs(proposed: _Proposed, values: Int) -> _Pairs:
     """List the pairs of the same signature: cells, and places among the values."""
     cells, wanted = proposed.pairs
     at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
     here = values[at] == wanted
-    return list(zip(cells[here].tolist(), at[here].tolist(), strict=True))
+    return tuple(zip(cells[here].tolist(), at[here].tolist(), strict=True))
 
 
 def _spread(pairs: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:

@@ -23,11 +23,16 @@ from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
 from deepjoin.search.ranking import EquiRanking, Ranking, SemanticRanking, table_of
 from deepjoin.search.scores import ColumnScores, PairScore
 from deepjoin.search.searcher import Searcher, Stopwatch
-from deepjoin.store.column_vectors.columns import About, ColumnVectors
-from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
-from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest
+from deepjoin.store.column_vectors import (
+    About,
+    ColumnVectors,
+    both_about,
+    both_query,
+    meaning_about,
+)
 from deepjoin.store.models import encode_command
 from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import Meaning, Sketcher, sketch_digest
 
 #: Returns the vector of a query; zeros where nothing is known of it.
 ToVector = Callable[[Column], Float]

@@ -26,7 +26,7 @@ _UNFOLDED, _CARDS, _LINES = 3, 10, 200
 #: Cells and columns that are seen at once.
 _MATCHES, _UNMATCHED, _BROUGHT, _ALSO, _TABLES = 5, 8, 10, 5, 20
 _NAME, _CELL, _SAMPLE, _TITLE = 90, 60, 24, 300
-_COVERAGE = "share of your distinct values that this column has, or is likely to have"
+_COVERAGE = "share of your distinct values that have a match in this column"
 
 #: The class of the element that holds the cards.
 SCOPE = "deepjoin-cards"
@@ -305,8 +305,8 @@ def _card(hit: Hit, unfolded: bool) -> str:
         f'<details class="dj-card"{" open" if unfolded else ""}>'
         f'<summary><span class="dj-rank">{hit.rank}</span>'
         f'<span class="dj-name">{_named(hit)}</span>'
-        f'<span class="dj-share" title="{_COVERAGE}">{_track(hit.joinability)}'
-        f"<b>{_percent(hit.joinability)}</b></span></summary>"
+        f'<span class="dj-share" title="{_COVERAGE}">{_track(hit.coverage)}'
+        f"<b>{_percent(hit.coverage)}</b></span></summary>"
         f'<div class="dj-body">{"".join(body)}</div></details>'
     )
 
@@ -340,7 +340,7 @@ def _sections(hit: Hit) -> Iterable[str]:
             chips.append(_text(name, _CELL) + example)
         yield _section("Brings", _chips(chips, len(hit.brings.columns)))
     if hit.also:
-        chips = [f"{_text(one.column)} {_percent(one.joinability)}" for one in hit.also[:_ALSO]]
+        chips = [f"{_text(one.column)} {_percent(one.coverage)}" for one in hit.also[:_ALSO]]
         yield _section("Also joins", _chips(chips, len(hit.also)))
 
 
@@ -372,12 +372,12 @@ def _further_hits(hits: Sequence[Hit], what: str = "more hit") -> str:
         return ""
     lines = "".join(
         f'<span class="dj-quiet">{hit.rank}</span><span>{_named(hit)}</span>'
-        f"{_bar(hit.joinability, _percent(hit.joinability))}"
+        f"{_bar(hit.coverage, _percent(hit.coverage))}"
         for hit in hits[:_LINES]
     )
     beyond = len(hits) - _LINES
     last = f'<div class="dj-quiet">and {beyond:,} more</div>' if beyond > 0 else ""
-    covered = [hit.joinability for hit in hits]
+    covered = [hit.coverage for hit in hits]
     shares = f"{_percent(min(covered))} to {_percent(max(covered))}"
     return (
         f'<details class="dj-card"><summary><span class="dj-rank">…</span><span class="dj-name">'

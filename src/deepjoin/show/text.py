@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 import unicodedata
@@ -27,6 +28,11 @@ _LONGEST_TEXT, _LEAST_TEXT = 160, 24
 _LEAST_NAME = 12
 #: Coverage from which a hit is shown as good, and as fair.
 _GOOD, _FAIR = 0.8, 0.4
+
+#: The start of a formula; a plain number may start in the same way, and is left alone.
+#: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
+FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
+NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
 
 _CODES = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
 
@@ -115,11 +121,11 @@ def render_table(results: Results, screen: Screen = Screen(), unlikely: str = _U
     rows: list[tuple[str, ...]] = [_HEAD]
     styles: dict[tuple[int, int], str] = {}
     for row, hit in enumerate(results.hits, 1):
-        shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
+        shares = f"{hit.coverage:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
         names = str(hit.rank), hit.table, ", ".join(hit.columns)
         rows.append((*names, *shares, f"{hit.probability:.2f}", hit.cardinality, _why(hit)))
-        if hit.joinability >= _FAIR and not hit.generic:
-            styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
+        if hit.coverage >= _FAIR and not hit.generic:
+            styles[row, 3] = "green" if hit.coverage >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"
     return aligned(rows, screen, styles=styles) + below
 
@@ -457,6 +463,18 @@ def character_width(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def plain_text(text: str) -> str:
+    """Put a ``'`` before a text that a spreadsheet would run as a formula.
+
+    >>> plain_text("=1+1"), plain_text("-5"), plain_text("a=b")
+    ("'=1+1", '-5', 'a=b')
+    >>> plain_text("\uff1d1+1")[0]
+    "'"
+    """
+    runs = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
+    return f"'{text}" if runs else text
 
 
 def printable(text: str) -> str:

@@ -188,7 +188,7 @@ def _finish(
 
 
 def same_rotation(vectors: Sequence[ValueVectors]) -> bool:
-    """Tell whether vectors of all of these can be copied into one segment."""
+    """Check whether vectors of all of these can be copied into one segment."""
     return all(np.array_equal(one.rotation, vectors[0].rotation) for one in vectors)
 
 

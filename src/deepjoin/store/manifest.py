@@ -89,7 +89,7 @@ def sealed_json(fields: dict[str, Any]) -> str:
 
 
 def is_sealed(content: bytes) -> bool:
-    """Tell whether JSON is as `sealed_json` wrote it."""
+    """Check whether JSON is as `sealed_json` wrote it."""
     text = content[: -len(_TAIL % _NO_DIGEST)]
     return content[len(text) :] == (_TAIL % xxh3_64_hexdigest(text)).encode()
 
@@ -112,7 +112,7 @@ _OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new
 
 
 def is_remote(path: object) -> bool:
-    """Tell whether an index is given by URL.
+    """Check whether an index is given by URL.
 
     >>> is_remote("s3://bucket/index"), is_remote("data/index")
     (True, False)
@@ -121,7 +121,7 @@ def is_remote(path: object) -> bool:
 
 
 def is_index(folder: Path) -> bool:
-    """Tell whether a folder claims to be an index, whole or not.
+    """Check whether a folder claims to be an index, whole or not.
 
     Other programs write manifests too, and tables may lie in a folder called segments.
     """
@@ -139,7 +139,7 @@ def is_index(folder: Path) -> bool:
 
 
 def may_write(folder: Path) -> bool:
-    """Tell whether an index may be written into a folder: new, empty, or an index already."""
+    """Check whether an index may be written into a folder: new, empty, or an index already."""
     try:
         ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == PRODUCT
     except FileNotFoundError:
@@ -264,7 +264,7 @@ def check_sizes(folder: Path, record: SegmentRecord) -> None:
 
 
 def is_whole(folder: Path, record: SegmentRecord) -> bool:
-    """Tell whether a folder has every file of a segment in its full length."""
+    """Check whether a folder has every file of a segment in its full length."""
     try:
         check_sizes(folder, record)
     except IndexUnusable:

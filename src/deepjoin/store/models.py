@@ -17,7 +17,7 @@ from deepjoin.embed.columns.loading import split_kind
 from deepjoin.embed.vector_build import check_metric, chosen
 from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors
-from deepjoin.store.column_vectors.sketch import check_dimension
+from deepjoin.store.sketch import check_dimension
 
 #: Fields of `TextSettings` with other values than the encoder's own.
 TextChoice = tuple[tuple[str, str | int], ...]

@@ -37,7 +37,7 @@ from deepjoin.store.storage import file_problems
 
 #: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50
-#: A process that searches as often as this will go on to.
+#: A process with this many searches is likely to make more.
 _SETTLED_AFTER = 16
 #: The share of the memory up to which an index is read whole to verify it.
 _MEMORY_SHARE = 4
@@ -111,9 +111,9 @@ class OpenIndex:
         )
 
     def count_search(self) -> None:
-        """Count a search; after some, the rest of the index is verified aside.
+        """Count a search; after some, verify the rest of the index in the background.
 
-        Then searches read it as fast as an index without checksums.
+        From then on searches read it as fast as an index without checksums.
         """
         self._searches += 1
         if self._searches == _SETTLED_AFTER and 0 < self._bytes() <= _share_of_memory():
@@ -188,7 +188,7 @@ class OpenIndex:
 
     @property
     def excluded(self) -> Sequence[str]:
-        """The tables that were taken out, and do not come back by themselves."""
+        """The tables that `remove` has excluded; a refresh does not read them again."""
         return self.manifest.excluded
 
     @property
@@ -339,7 +339,7 @@ class OpenIndex:
 
 
 def _settle(segments: Sequence[Segment]) -> None:
-    """Verify segments; what is damaged is reported to whoever reads it."""
+    """Verify segments; a damaged block is reported by the search that reads it."""
     for segment in segments:
         with suppress(DamagedFile):
             segment.settle(whole=True)

@@ -31,11 +31,11 @@ class BuildReport:
     cells: int = 0
     #: Columns not indexed, by kind of reason.
     left_out: Counter[str] = field(default_factory=Counter)
-    #: Tables that were mended while being read: (table, note).
+    #: Tables that were repaired while being read: (table, note).
     notes: list[tuple[str, str]] = field(default_factory=list)
     #: Files and sheets that were not read; the ledger stores these.
     skipped: list[Skipped] = field(default_factory=list)
-    #: Counts the distinct values, when somebody asks: in a lake of many segments that is work.
+    #: Counts the distinct values; called on demand, because many segments make it slow.
     count_values: Callable[[], int] = field(default=int, repr=False, compare=False)
 
     @property

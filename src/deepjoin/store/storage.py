@@ -1,8 +1,9 @@
 """The index folder: immutable segments, one manifest, one writer at a time, checked files.
 
-A commit writes segments aside, renames them, and replaces the manifest last: a reader sees the
-old index or the new one, never a mixture. Before each rename the files and their folder are
-synced, so this also holds after a power cut. The next writer removes what no manifest names.
+A commit writes segments under temporary names, renames them, and replaces the manifest last: a
+reader sees the old index or the new one, never a mixture. Before each rename the files and their
+folder are synced, so this also holds after a power cut. The next writer removes what no manifest
+names.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class IndexWriter:
 
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the state of the index, and remove what it does not name."""
-        # The salt is in it; whoever has that can try values.
+        # Private to the user: with the salt that it holds, values can be guessed.
         replace_file(
             self.folder / MANIFEST,
             manifest.to_json(),

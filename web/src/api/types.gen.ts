@@ -226,7 +226,7 @@ export interface Hit {
   join: "any" | "equi" | "semantic";
   /** What the method ranks by; for most methods the joinability. */
   score: number;
-  /** The joinability for the kind of join that was requested. */
+  /** The joinability for the kind of join that was requested; for any, the share of the query's values that the column is expected to have. */
   joinability: number;
   equi: EquiEvidence;
   /** None where cells are only compared as strings. */

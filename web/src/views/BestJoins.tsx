@@ -3,7 +3,7 @@
 import { api } from "../api/service";
 import type { Results, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { bestJoins } from "../hits";
+import { bestJoins, coverage } from "../hits";
 import { Link } from "../navigate";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
@@ -42,7 +42,7 @@ function Joins({ found, running, source }: { found: Results; running: boolean; s
               <Name text={hit.table} most={60} class="strong" />
             </Link>
             <span class="hint">
-              {percent(hit.joinability)} of its values
+              {percent(coverage(hit))} of its values
               {hit.generic && " · generic key"}
               {hit.brings.columns.length > 0 && ` · adds ${counted(hit.brings.columns.length, "column")}`}
               {" · "}

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api/service";
 import type { Hit, JoinKind, Match, SearchBody, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { ALL_SHOWN } from "../hits";
+import { ALL_SHOWN, coverage } from "../hits";
 import { Link } from "../navigate";
 import { Coverage } from "../parts/Coverage";
 import { SampleTable } from "../parts/DataTable";
@@ -13,7 +13,7 @@ import { Judge } from "../parts/Judge";
 import { Cell, Name, WholeName } from "../parts/Name";
 import { asApiError } from "../parts/Notice";
 import { MAP, OPTIONS, type Route } from "../route";
-import { cardinality, count, counted, explain, fittingJoin, foundBy, genericKey, joinWords, percent } from "../words";
+import { cardinality, count, counted, explain, fittingJoin, foundBy, genericKey, percent } from "../words";
 
 interface CardProps {
   hit: Hit;
@@ -137,8 +137,8 @@ function Head({ hit }: { hit: Hit }) {
         </p>
       </div>
       <p class="score">
-        <strong>{percent(hit.joinability)}</strong>
-        <span title={joinWords(hit.join)}>joinability</span>
+        <strong>{percent(coverage(hit))}</strong>
+        <span>of your values</span>
       </p>
     </div>
   );
@@ -276,7 +276,7 @@ function Also({ hits, link, title, tables }: AlsoProps) {
               <Name text={tables ? hit.table : hit.column} most={60} class="strong" />
             </Link>
             <span class="hint">
-              {percent(hit.joinability)} · {hit.cardinality}
+              {percent(coverage(hit))} · {hit.cardinality}
               {hit.generic && " · generic key"}
             </span>
           </li>

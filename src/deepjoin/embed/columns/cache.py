@@ -1,7 +1,8 @@
 """A persistent cache of text vectors, so that an encoder never encodes a text twice.
 
 One SQLite file for all builds: a batch is stored whole or not at all, and several processes may
-read and write. A key is the hash of the encoder's digest and the text.
+read and write. A key is the hash of the encoder's digest and the text. Each vector ends in a
+checksum: a damaged one, which an index would give checksums of its own, is encoded again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from deepjoin.arrays import Float, Marks
 from deepjoin.embed.columns.encoder import TextEncoder
@@ -36,6 +37,7 @@ _PAGE = 16384
 #: Texts encoded between two commits, unless the encoder's block is larger: an interrupted build
 #: loses at most these.
 _BATCH = 2048
+_SUM_BYTES = 8
 _REMEDY = (
     "The file may be deleted; it will be filled again. Or set DEEPJOIN_CACHE to another folder."
 )
@@ -92,16 +94,20 @@ class VectorCache:
         with self._explained():
             for row, key in enumerate(keys):
                 found = self._database.execute(_FIND, (key,)).fetchone()
-                if found and len(found[0]) == 4 * dimension:
-                    known[row] = True
-                    vectors[row] = np.frombuffer(found[0], "<f4")
+                # Earlier versions wrote no checksum.
+                if found and len(found[0]) == 4 * dimension + _SUM_BYTES:
+                    vector = found[0][:-_SUM_BYTES]
+                    if found[0].endswith(_sum(key, vector)):
+                        known[row] = True
+                        vectors[row] = np.frombuffer(vector, "<f4")
         return known, vectors
 
     def put(self, keys: Sequence[bytes], vectors: Float) -> None:
         """Store vectors: all of them or, if interrupted, none."""
         with self._explained(), self._transaction():
             rows = (vector.astype("<f4").tobytes() for vector in vectors)
-            self._database.executemany(_STORE, zip(keys, rows, strict=True))
+            stored = ((key, row + _sum(key, row)) for key, row in zip(keys, rows, strict=True))
+            self._database.executemany(_STORE, stored)
             # Deleted rows leave free pages, which the file reuses before it grows.
             pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
             if pages * self._number("PRAGMA page_size") > self.max_bytes:
@@ -160,6 +166,10 @@ class CachedEncoder(TextEncoder):
         for row in np.flatnonzero(~known).tolist():
             vectors[row] = vectors[missing[keys[row]]]
         return vectors
+
+
+def _sum(key: bytes, vector: bytes) -> bytes:
+    return xxh3_64_digest(key + vector)
 
 
 def text_key(digest: str, text: str) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import astuple, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +18,7 @@ from deepjoin.arrays import Float
 from deepjoin.embed.columns.text import Frequency, TextChange, TextSettings, column_texts
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
+from deepjoin.progress import worker_threads
 
 #: Samplings that depend on how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
@@ -33,7 +35,7 @@ class ColumnEncoder(ABC):
     digest: str
     dimension: int
     #: Columns encoded at a time; more on a GPU.
-    block: int = 512
+    block: int = 1024
     #: Whether vectors depend on how often a cell is repeated.
     counted: bool = False
     #: The encoder kind of a method of the lab; empty for the product's own models.
@@ -42,6 +44,12 @@ class ColumnEncoder(ABC):
     @abstractmethod
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column of a lake; zeros for a column it knows nothing of."""
+
+    def encode_blocks(
+        self, blocks: Iterable[Sequence[Column]], frequency: Frequency
+    ) -> Iterator[Float]:
+        """Return the vectors of each block of columns, in order."""
+        return (self.encode(columns, frequency) for columns in blocks)
 
     def encode_query(self, column: Column, frequency: Frequency) -> Float:
         """Return the vector to search with."""
@@ -86,15 +94,22 @@ class TextEncoder(ColumnEncoder):
         if len(columns) <= self.block:
             return self.encode_texts(self.texts(columns, frequency))
         starts = range(0, len(columns), self.block)
-        with ThreadPoolExecutor(1) as model:
+        blocks = (columns[start : start + self.block] for start in starts)
+        return np.concatenate(list(self.encode_blocks(blocks, frequency)))
+
+    def encode_blocks(
+        self, blocks: Iterable[Sequence[Column]], frequency: Frequency
+    ) -> Iterator[Float]:
+        """Return the vectors of each block, in order; one is read while another is encoded."""
+        with worker_threads(1) as model:
             # The model runs in the other thread: a frequency may be bound to this one.
-            encoded: list[Future[Float]] = []
-            for start in starts:
-                texts = self.texts(columns[start : start + self.block], frequency)
-                if encoded:
-                    encoded[-1].result()
-                encoded.append(model.submit(self.encode_texts, texts))
-            return np.concatenate([block.result() for block in encoded])
+            under_way: deque[Future[Float]] = deque()
+            for columns in blocks:
+                under_way.append(model.submit(self.encode_texts, self.texts(columns, frequency)))
+                if len(under_way) > 1:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
 
 
 def text_settings(

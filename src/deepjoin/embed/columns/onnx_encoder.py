@@ -41,7 +41,7 @@ _TOKENS = 512
 
 
 class OnnxEncoder(TextEncoder):
-    """Encodes with a model folder written by `deepjoin.lab.onnx.export`."""
+    """Encodes with a model folder written by `deepjoin.lab.onnx_export`."""
 
     def __init__(
         self,
@@ -169,6 +169,8 @@ def session(
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
+    # Threads that spin while they wait make a query wait many times longer on a busy machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.x64quantprecision", "0" if exact else "1")
     # The slower products rewrite their matrices, so no two products may share one.
     passed = weights | {twin_name(name): array for name, array in weights.items() if has_twin(name)}

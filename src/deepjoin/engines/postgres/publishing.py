@@ -27,7 +27,7 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.progress import Progress
 from deepjoin.search.vectors import opened_vectors
 from deepjoin.settings import PublishSettings
-from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
+from deepjoin.store.column_vectors import SPACES, ColumnVectors
 from deepjoin.store.manifest import DEFAULT
 from deepjoin.store.open_index import OpenIndex
 

@@ -1,8 +1,8 @@
 """The tables of a vector store in PostgreSQL: which lakes use which tables of vectors.
 
 Each segment of a lake has one table per space: segments are immutable, so a table is loaded and
-indexed once, and dropped when no lake uses it any more. Whoever changes a lake holds its name until
-the session ends, so that two runs never remove what the other has just added.
+indexed once, and dropped when no lake uses it any more. A run that changes a lake locks its name
+until the session ends, so that two runs never remove what the other has just added.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def prepare(connection: Connection[Any], place: str) -> Extension:
 
 
 def is_made(connection: Connection[Any]) -> bool:
-    """Tell whether a server has the tables of a store."""
+    """Check whether a server has the tables of a store."""
     return connection.execute("SELECT pg_catalog.to_regclass('deepjoin.uses')").fetchone() != (
         None,
     )

@@ -26,7 +26,7 @@ from deepjoin.engines.postgres.server import (
 from deepjoin.engines.postgres.shards import NearVector, Shard
 from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
 from deepjoin.lazy import cached_property
-from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
+from deepjoin.store.column_vectors import SPACES, ColumnVectors
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from deepjoin.embed.columns.torch_encoder import (
     quiet,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.onnx.restore import whole_folder
+from deepjoin.lab.onnx_restore import whole_folder
 from deepjoin.lab.training.columns import gather
 from deepjoin.lab.training.delivery import TEXTS, ship_if_possible
 from deepjoin.lake import open_lake
 from deepjoin.show.wording import in_options
-from deepjoin.store.column_vectors.sketch import FrequencySnapshot, write_frequency
+from deepjoin.store.sketch import FrequencySnapshot, write_frequency
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake

@@ -20,7 +20,7 @@ from deepjoin.errors import DeepJoinError, reason
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import canonical
-from deepjoin.store.column_vectors.encode import segment_columns
+from deepjoin.store.column_vectors import segment_columns
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:

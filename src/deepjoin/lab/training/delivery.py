@@ -19,9 +19,9 @@ from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.evaluation.metrics import SEED, PairedDifference, interval
-from deepjoin.lab.onnx.export import TEXTS as CALIBRATED
-from deepjoin.lab.onnx.export import export_encoder, read_json
-from deepjoin.lab.onnx.restore import whole_folder
+from deepjoin.lab.onnx_export import TEXTS as CALIBRATED
+from deepjoin.lab.onnx_export import export_encoder, read_json
+from deepjoin.lab.onnx_restore import whole_folder
 from deepjoin.lab.training.prepare import Prepared
 from deepjoin.lab.training.report import CardFacts, write_card, write_report
 

@@ -33,7 +33,7 @@ from deepjoin.embed.columns.tokens import Tokens as TextTokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, quiet
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.metrics import PairedDifference
-from deepjoin.lab.onnx.export import text_options
+from deepjoin.lab.onnx_export import text_options
 from deepjoin.lab.training.batches import Batches, Examples, Joinability, View
 from deepjoin.lab.training.model import JoinModel, Tokens
 from deepjoin.lab.training.prepare import Prepared, Validation, write_json

@@ -28,7 +28,7 @@ from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
-from deepjoin.lab.onnx.restore import drop_layers, restore, whole_folder
+from deepjoin.lab.onnx_restore import drop_layers, restore, whole_folder
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs
 from deepjoin.lab.training.settings import PAPER_TEXT, PAPER_TOKENS, TrainInputs, TrainSettings

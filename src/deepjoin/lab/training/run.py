@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,9 @@ def train(
         ``preset``, and fields of the three settings objects; accepted for one more release.
     """
     for module in ("torch", "sentence_transformers", "accelerate", "scipy"):
-        require(module, "train", "Training")
+        # Only looked for: they take seconds to import, and a wrong argument is reported first.
+        if find_spec(module) is None:
+            require(module, "train", "Training")
     check_installed()
     if "preset" in deprecated:
         settings = preset(deprecated.pop("preset"))

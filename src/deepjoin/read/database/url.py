@@ -68,7 +68,7 @@ def file_dialect(path: Path) -> str:
 
 
 def is_readable_file(path: Path) -> bool:
-    """Tell whether a file is a database whose tables can be listed here."""
+    """Check whether a file is a database whose tables can be listed here."""
     dialect = file_dialect(path)
     try:
         if dialect == "sqlite":

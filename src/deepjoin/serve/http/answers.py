@@ -345,7 +345,7 @@ _FOR_PEOPLE = """<!doctype html>
 
 
 def wants_page(path: str, headers: Headers) -> bool:
-    """Tell whether a person asks, with a browser, for what is not part of the API."""
+    """Check whether a person asks, with a browser, for what is not part of the API."""
     return "text/html" in headers.get("accept", "") and not path.startswith("/api")
 
 

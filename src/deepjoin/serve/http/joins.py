@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.joining import JoinPlan
 from deepjoin.joining.entry import origin_side
-from deepjoin.joining.output import row_texts
+from deepjoin.joining.output import JoinLimits, check_rows, joined_name, row_texts, save_join
 from deepjoin.lake import Lake
 from deepjoin.model import UploadDescription
 from deepjoin.read.sql import literal
@@ -41,7 +41,6 @@ from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
-from deepjoin.serve.saving import JoinLimits, check_rows, joined_name, save_join
 from deepjoin.settings import JoinSettings, fields_of
 from deepjoin.store.manifest import DEFAULT
 

@@ -166,7 +166,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Refuse headers after a body in chunks: uvicorn would collect them, for nobody."""
+        """Refuse headers after a body in chunks, which uvicorn would collect without using them."""
         if not self._awaits_head or len(self.headers) >= _MOST_HEADERS:
             self._head_bytes += 1  # counted once all is parsed, but the client has said something
             self._refuse("431 Request Header Fields Too Large")
@@ -188,7 +188,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Await the rest of a body that nobody needs any more for a short time only."""
+        """Wait only briefly for the rest of a body that is no longer needed."""
         super().on_response_complete()
         if self._is_mid_body and self.cycle.response_complete:
             self._start_clock(_HEAD_SECONDS)

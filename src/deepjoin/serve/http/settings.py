@@ -82,7 +82,7 @@ def _physical_memory() -> int:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Tell whether an address can only be reached from this machine.
+    """Check whether an address can only be reached from this machine.
 
     >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)

@@ -26,7 +26,7 @@ from fastapi.responses import StreamingResponse
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan, JoinSide
-from deepjoin.joining.output import JoinTooLarge, write_table
+from deepjoin.joining.output import JoinTooLarge, file_stem, write_table
 from deepjoin.joining.store import read_typed
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
@@ -48,7 +48,6 @@ from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
-from deepjoin.serve.saving import file_stem
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
-from deepjoin.joining.output import row_texts
+from deepjoin.joining.output import JoinLimits, row_texts, save_join
 from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
 from deepjoin.read.frames import (
@@ -51,7 +51,6 @@ from deepjoin.serve.mcp.arguments import (
     SearchArguments,
     TableArguments,
 )
-from deepjoin.serve.saving import JoinLimits, save_join
 from deepjoin.settings import JoinSettings, SearchSettings, fields_of
 from deepjoin.show.text import cardinality_words, count, generic_words, one_line, set_apart
 from deepjoin.show.wording import in_tool_arguments

@@ -1,6 +1,6 @@
 """The value index: each distinct value, the columns that hold it, and its count in each.
 
-It is the ground of the lake (``docs/architecture.md``): document frequency, exact equi-join
+The rest of a lake builds on it (``docs/architecture.md``): document frequency, exact equi-join
 search, evidence and join keys all come from it. `builder.ValueIndexBuilder` makes it in
 bounded memory; `index.ValueIndex` reads it by memory mapping.
 """

@@ -36,7 +36,7 @@ SIGNATURE_FILES: dict[str, npt.DTypeLike] = {
 _LONGEST = 120
 #: Values whose signatures are computed at a time.
 BLOCK = 1 << 16
-#: Bytes that a value takes meanwhile.
+#: Bytes that computing the signatures of one value takes.
 _VALUE_BYTES = 4096
 #: Signatures sorted at a time: 256 MB.
 _SORTED = 1 << 25
@@ -182,7 +182,7 @@ def write_signatures(
 ) -> None:
     """Write the signatures of a segment whose values are stored in the folder.
 
-    Nobody needs them any longer once ``stopped`` says so.
+    Gives up as soon as ``stopped`` returns true.
     """
     unsorted = folder / "signatures.unsorted"
     size = rows_at_once(memory, _VALUE_BYTES, 1 << 12, BLOCK)

@@ -1,34 +1,34 @@
-"""Give a segment its column vectors, made from what it stores: no table is read again.
+"""Column vectors of a segment: made from what it stores, without reading a table again.
 
 Columns whose vectors are known from an earlier segment are not encoded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from deepjoin.arrays import Array, Float, Half, Int, blocks, load_strings, ranges
+from deepjoin.arrays import Array, Float, Half, Int, Marks, Rows, blocks, load_strings, ranges
+from deepjoin.checksums import read_verified
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.vector_build import narrowed
+from deepjoin.embed.vector_build import index_rows, load_rows, narrowed, new_rows
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.progress import Progress, no_progress
 from deepjoin.store.catalog import TableEntry
 from deepjoin.store.cell_vectors import CellVectors
-from deepjoin.store.column_vectors.columns import (
-    About,
-    ColumnVectors,
-    rows_to_fill,
-    unknown,
-    write_rows,
-)
-from deepjoin.store.column_vectors.sketch import (
+from deepjoin.store.segment import Segment
+from deepjoin.store.sketch import (
     MEANING_VERSION,
     FrequencySnapshot,
     meaning_digest,
@@ -37,18 +37,19 @@ from deepjoin.store.column_vectors.sketch import (
     sketch_rows,
     unit,
 )
-from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import AS_VALUE
 from deepjoin.store.values.spellings import load_spellings, respelled
 
-#: Who made the meanings, and one row a column, some at a time.
-MeaningRows = tuple[About, Iterator[Half]]
+#: The model's vectors, the sketches, and both as one vector.
+SPACES = ("columns", "sketch", "both")
+FOLDER = "vectors"
+_ABOUT = "about.json"
 #: Numbers of columns with their vectors, some at a time, in any order.
-Encoded = Iterator[tuple[Int, Float]]
+Encoded = Generator[tuple[Int, Float]]
 #: From columns of a segment, by their numbers, to their vectors.
 Encode = Callable[[Segment, Int, ColumnEncoder, Frequency], Encoded]
 
-#: Columns encoded between two reports of progress; at most these are lost by an interruption.
+#: Columns encoded between two reports of progress.
 _BLOCK = 1024
 #: A block ends once it has this many cells.
 _CELLS = 1 << 22
@@ -62,6 +63,136 @@ _BOTH_VERSION = 2
 _QUERY_WEIGHTS = {"equi": (4, 1), "semantic": (0.5, 4)}
 #: Rows combined at a time.
 _ROWS = 1 << 14
+
+
+@dataclass(frozen=True)
+class About:
+    """The encoder of vectors; those with equal digests can be compared."""
+
+    name: str
+    digest: str
+    dimension: int
+
+
+#: Who made the meanings, and one row a column, some at a time.
+MeaningRows = tuple[About, Iterator[Half]]
+
+
+@dataclass(frozen=True)
+class ColumnVectors:
+    """The vectors that one segment has in one space."""
+
+    folder: Path
+    about: About
+    #: Whether every live column has one, and they can be searched.
+    complete: bool
+    #: The requested kind of index and metric.
+    requested: tuple[str, str] = ("auto", "cosine")
+
+    @classmethod
+    def open(cls, segment: Path, space: str) -> ColumnVectors | None:
+        """Open those of a segment's folder; None if it has none."""
+        folder = segment / FOLDER / space
+        try:
+            fields = json.loads(read_verified(folder / _ABOUT))
+        except FileNotFoundError:
+            return None
+        about = About(fields["name"], fields["digest"], fields["dimension"])
+        requested = fields["kind"], fields["metric"]
+        return cls(folder, about, bool(fields["complete"]), requested)
+
+    @cached_property
+    def index(self) -> VectorIndex:
+        """The index of complete vectors."""
+        return VectorIndex(self.folder)
+
+    @cached_property
+    def rows(self) -> Half:
+        """One row a column; NaN where it is not known yet."""
+        return load_rows(self.folder)
+
+
+def known_rows(segment: Path, space: str, digest: str) -> Half | None:
+    """Return the rows a segment's folder has from this encoder; NaN where one is not known."""
+    found = ColumnVectors.open(segment, space)
+    return None if found is None or found.about.digest != digest else found.rows
+
+
+@contextmanager
+def rows_to_fill(
+    segment: Path, space: str, about: About, count: int, kind: str = "auto", metric: str = "cosine"
+) -> Iterator[Half]:
+    """Yield the rows of a segment's columns on disk, to be filled.
+
+    Afterwards they are indexed, if no row is NaN.
+    """
+    folder = segment / FOLDER / space
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = new_rows(folder, count, about.dimension)
+    yield rows
+    # Merged rows are NaN where a part had no vectors; the next build encodes those columns.
+    complete = not unknown(rows).any()
+    if complete:
+        index_rows(folder, kind, metric, clustered=space == "columns")
+    fields = {"space": space, **asdict(about), "complete": complete, "kind": kind, "metric": metric}
+    (folder / _ABOUT).write_text(json.dumps(fields))
+
+
+def write_rows(
+    segment: Path,
+    space: str,
+    about: About,
+    count: int,
+    blocks: Iterable[Rows],
+    kind: str = "auto",
+    metric: str = "cosine",
+) -> None:
+    """Write the rows of a segment's columns as they come, block after block."""
+    with rows_to_fill(segment, space, about, count, kind, metric) as rows:
+        start = 0
+        for block in blocks:
+            rows[start : start + len(block)] = narrowed(block)
+            start += len(block)
+
+
+def unknown(rows: Rows) -> Marks:
+    """Mark the rows that are not known yet."""
+    return np.isnan(rows[:, 0])
+
+
+def merge_rows(
+    parts: Sequence[tuple[Segment, Marks]],
+    out: Path,
+    space: str,
+    kind: str = "auto",
+    metric: str = "cosine",
+) -> bool:
+    """Write the kept rows of several segments one after the other, NaN where a part has none.
+
+    Nothing is written if no part has any, or if they are of different encoders.
+    """
+    found = [ColumnVectors.open(segment.folder, space) for segment, _ in parts]
+    makers = {one.about for one in found if one is not None}
+    if len(makers) != 1:
+        return False
+    (about,) = makers
+    blocks = (
+        block
+        for one, (_, kept) in zip(found, parts, strict=True)
+        for block in _kept_rows(one, kept, about.dimension)
+    )
+    count = sum(int(kept.sum()) for _, kept in parts)
+    write_rows(out, space, about, count, blocks, kind, metric)
+    return True
+
+
+def _kept_rows(one: ColumnVectors | None, kept: Marks, dimension: int) -> Iterator[Half]:
+    for start in range(0, len(kept), _ROWS):
+        some = kept[start : start + _ROWS]
+        if one is None:
+            yield np.full((int(some.sum()), dimension), np.nan, np.float16)
+        else:
+            yield one.rows[start : start + _ROWS][some]
 
 
 def segment_columns(segment: Segment, numbers: Array, counted: bool = False) -> Iterator[Column]:
@@ -104,9 +235,9 @@ def encode_here(
     segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
 ) -> Encoded:
     """Encode columns of a segment, block by block."""
-    for block in column_blocks(segment.values.sizes(columns), columns, encoder):
-        some = list(segment_columns(segment, block, encoder.counted))
-        yield block, encoder.encode(some, frequency)
+    blocks = list(column_blocks(segment.values.sizes(columns), columns, encoder))
+    read = (list(segment_columns(segment, block, encoder.counted)) for block in blocks)
+    yield from zip(blocks, encoder.encode_blocks(read, frequency), strict=True)
 
 
 def finish_columns(
@@ -142,10 +273,11 @@ def finish_columns(
             unseen &= ~segment.dead
         missing = np.flatnonzero(unseen)
         done = 0
-        for block, vectors in encode(segment, missing, encoder, frequency):
-            rows[block] = narrowed(vectors)
-            done += len(block)
-            progress(done, len(missing), "columns")
+        with closing(encode(segment, missing, encoder, frequency)) as encoded:
+            for block, vectors in encoded:
+                rows[block] = narrowed(vectors)
+                done += len(block)
+                progress(done, len(missing), "columns")
     return len(missing)
 
 

@@ -21,7 +21,7 @@ from deepjoin.arrays import Float, Int, Marks, load_strings, ranges
 from deepjoin.embed.cells import CellEncoder, encode_many
 from deepjoin.embed.value_vectors import checked
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.pexeso.grid import (
+from deepjoin.lab.pexeso_grid import (
     PIVOTS,
     RANGE,
     Blocked,

@@ -1,6 +1,6 @@
 """Write model folders to train on: from a shipped encoder, or from a model with fewer layers.
 
-The inverse of `deepjoin.lab.onnx.export`. Needs the extra ``train``.
+The inverse of `deepjoin.lab.onnx_export`. Needs the extra ``train``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, load_model, quie
 from deepjoin.embed.columns.weights import read_weights
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.lab.onnx.export import NAMES, text_options
+from deepjoin.lab.onnx_export import NAMES, text_options
 from deepjoin.optional import require
 
 #: Names of the special tokens in tokenizers of BERT models.

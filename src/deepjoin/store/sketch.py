@@ -80,7 +80,7 @@ class FrequencySnapshot:
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Tell whether the folder of a segment holds a snapshot."""
+        """Check whether the folder of a segment holds a snapshot."""
         return (folder / SNAPSHOT[-1]).exists()
 
     def __call__(self, values: Sequence[str]) -> Int:

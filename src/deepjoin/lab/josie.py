@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, Int32, Integers
-from deepjoin.lab.josie.index import CandidateCounter, SetIndex, TokenQuery, overlap_of, score_of
+from deepjoin.lab.josie_index import CandidateCounter, SetIndex, TokenQuery, overlap_of, score_of
 from deepjoin.search.candidates import Flags, Overlap, OverlapCounts
 from deepjoin.search.context import SearchContext
 from deepjoin.search.hybrid import EquiSearch

@@ -1,1 +1,0 @@
-"""Build an index on a Ray cluster."""

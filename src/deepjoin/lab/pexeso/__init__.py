@@ -1,1 +1,0 @@
-"""PEXESO, for comparison."""
