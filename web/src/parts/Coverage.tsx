@@ -57,7 +57,8 @@ function Bar({ label, says, of, equal, alike }: Shown) {
 
 function figures(of: number, equal: number, alike: number | null): string {
   const found = [`${percent(equal)} equal`];
-  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} similar`);
+  // The difference of what is shown, so that both add up to the share at the top.
+  if (alike !== null && alike > equal) found.push(`${Math.round(100 * alike) - Math.round(100 * equal)}% similar`);
   return `${found.join(", ")} of ${count(of)}`;
 }
 
