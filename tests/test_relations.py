@@ -136,8 +136,9 @@ def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) 
 
 def test_exports_hold_hostile_names(lake: Lake) -> None:
     """A name is text, whatever reads the file: SQL, dbt (which runs Jinja), DBML or Mermaid."""
-    one = next(iter(lake.relations()))
-    table, column = 'a"; DROP\nTABLE b; -- %%{init: {}}%% #', "c\nd #: e"
+    relations = lake.relations()
+    one, kind = next(iter(relations)), relations.kind
+    table, column = 'a"; DROP\nTABLE b; -- %%%{init: {}}%% #', "c\nd #: e"
     odd = replace(one, parent_table=table, parent_columns=(column,), child_columns=("x y",))
     runs = replace(one, parent_columns=("{{ run_query('DROP TABLE b') }}",))
     written = to_dbt([odd], [])
@@ -146,9 +147,9 @@ def test_exports_hold_hostile_names(lake: Lake) -> None:
     assert "to: " + json.dumps(f"ref('{short_name(table)}')") in written
     assert "run_query" not in to_dbt([odd, runs], [])
     assert "# 1 left out: a name has braces, which dbt would run." in to_dbt([odd, runs], [])
-    for text in (to_dbml([odd], []), to_mermaid([odd], [])):
+    for text in (to_dbml([odd], [], kind), to_mermaid([odd], [], kind)):
         assert "\nd #" not in text and "DROP\n" not in text
-    assert "%%" not in to_mermaid([odd], [])
+    assert "%%" not in to_mermaid([odd], [], kind)
     assert all(line.startswith(("--", "ALTER", 'd #: e"', "TABLE b"))
                for line in to_sql([odd], []).splitlines())  # fmt: skip
 
@@ -248,6 +249,14 @@ def test_an_index_is_not_taken_for_that_of_another_source(
             keys = json.loads(capsys.readouterr().out)["keys"]
             assert [key["table"] for key in keys] == [table]
     assert len(list(tmp_path.glob("sqlite-a-b-sqlite*.deepjoin"))) == 2
+    # The index of a database that is gone still answers, and for no other one.
+    for name in ("a-b", "a.b"):
+        (tmp_path / f"{name}.sqlite").unlink()
+    assert main(["relations", "sqlite:///a-b.sqlite", "--least", "0", "--format", "json"]) == 0
+    assert [key["table"] for key in json.loads(capsys.readouterr().out)["keys"]] == ["first"]
+    assert main(["relations", "sqlite:///a.b.sqlite", "--least", "0", "--format", "json"]) == 0
+    assert [key["table"] for key in json.loads(capsys.readouterr().out)["keys"]] == ["second"]
+    assert main(["relations", "sqlite:///a+b.sqlite"]) != 0
 
 
 @pytest.mark.slow

@@ -525,15 +525,11 @@ def as_lists(queries: Sequence[KnownQuery]) -> list[KnownQuery]:
     return found
 
 
-def fit_hits(
-    sets: Sequence[LabelledHits],
-    weights: Sequence[float],
-    features: Sequence[str] = HIT_FEATURES,
-) -> BoostedTrees:
+def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedTrees:
     """Fit the model of hits; a part of them without the meaning of names, as equi hits have it."""
     from sklearn.model_selection import GroupKFold
 
-    rows = np.vstack([one.rows for one in sets])[:, : len(features)]
+    rows = np.vstack([one.rows for one in sets])
     labels = np.concatenate([one.labels for one in sets])
     groups = np.concatenate([one.groups for one in sets])
     weight = np.concatenate([w * one.weights for one, w in zip(sets, weights, strict=True)])
@@ -546,9 +542,9 @@ def fit_hits(
     rows[outside, HIT_FEATURES.index("same_place")] = 0
     chances = np.zeros(len(rows))
     for train, test in GroupKFold(5, shuffle=True, random_state=1).split(rows, labels, groups):
-        model = fit_rising_trees(rows[train], labels[train], features, weight[train])
+        model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
         chances[test] = model.probabilities(rows[test])
-    model = fit_rising_trees(rows, labels, features, weight)
+    model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
     return replace(model, curve=logistic_curve(chances, labels))
 
 

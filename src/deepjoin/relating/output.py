@@ -421,7 +421,7 @@ def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey], kind: Ki
 
 def _entity(text: str) -> str:
     """Quote a text for Mermaid, on one line and without a directive, which may stand anywhere."""
-    return '"' + printable(text).replace('"', "'").replace("%%", "% %") + '"'
+    return '"' + re.sub("%(?=%)", "% ", printable(text).replace('"', "'")) + '"'
 
 
 def _attribute(column: str) -> str:

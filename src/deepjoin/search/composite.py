@@ -146,7 +146,7 @@ class CompositeSearch:
         ranked: Sequence[tuple[SegmentTables, Mapping]],
         options: SearchOptions,
     ) -> bool:
-        """Tell whether parts may have to be rewritten: no table has many tuples as they are."""
+        """Check whether parts may have to be rewritten: no table has many tuples as they are."""
         if self.join != "any" or self.encoder is None or not options.programs or options.k == 0:
             return False
         most = ranked[0][1].found if ranked else 0
