@@ -65,3 +65,11 @@ def test_numbers_and_codes_of_the_demo_are_no_false_friends(tmp_path: Path) -> N
         canonical(without_legal_form(match.query)) == canonical(match.target)
         for match in clients.matches
     )
+
+
+def test_what_is_typed_in_finds_the_table_of_it_first(tmp_path: Path) -> None:
+    lake = deepjoin.index(write_demo_lake(tmp_path).folder)
+    for typed in (["Ireland", "India", "Spain"], ["France", "Germany", "Japan"]):
+        assert lake.search(typed)[0].table == "geo/countries.csv"
+    first = lake.search({"customer_country": ["Ireland", "India", "Spain", "Peru"]})[0]
+    assert (first.table, first.column) == ("geo/countries.csv", "country")

@@ -136,8 +136,9 @@ def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) 
 
 def test_exports_hold_hostile_names(lake: Lake) -> None:
     """A name is text, whatever reads the file: SQL, dbt (which runs Jinja), DBML or Mermaid."""
-    one = next(iter(lake.relations()))
-    table, column = 'a"; DROP\nTABLE b; -- %%{init: {}}%% #', "c\nd #: e"
+    relations = lake.relations()
+    one, kind = next(iter(relations)), relations.kind
+    table, column = 'a"; DROP\nTABLE b; -- %%%{init: {}}%% #', "c\nd #: e"
     odd = replace(one, parent_table=table, parent_columns=(column,), child_columns=("x y",))
     runs = replace(one, parent_columns=("{{ run_query('DROP TABLE b') }}",))
     written = to_dbt([odd], [])
@@ -146,9 +147,9 @@ def test_exports_hold_hostile_names(lake: Lake) -> None:
     assert "to: " + json.dumps(f"ref('{short_name(table)}')") in written
     assert "run_query" not in to_dbt([odd, runs], [])
     assert "# 1 left out: a name has braces, which dbt would run." in to_dbt([odd, runs], [])
-    for text in (to_dbml([odd], []), to_mermaid([odd], [])):
+    for text in (to_dbml([odd], [], kind), to_mermaid([odd], [], kind)):
         assert "\nd #" not in text and "DROP\n" not in text
-    assert "%%" not in to_mermaid([odd], [])
+    assert "%%" not in to_mermaid([odd], [], kind)
     assert all(line.startswith(("--", "ALTER", 'd #: e"', "TABLE b"))
                for line in to_sql([odd], []).splitlines())  # fmt: skip
 
@@ -248,6 +249,14 @@ def test_an_index_is_not_taken_for_that_of_another_source(
             keys = json.loads(capsys.readouterr().out)["keys"]
             assert [key["table"] for key in keys] == [table]
     assert len(list(tmp_path.glob("sqlite-a-b-sqlite*.deepjoin"))) == 2
+    # The index of a database that is gone still answers, and for no other one.
+    for name in ("a-b", "a.b"):
+        (tmp_path / f"{name}.sqlite").unlink()
+    assert main(["relations", "sqlite:///a-b.sqlite", "--least", "0", "--format", "json"]) == 0
+    assert [key["table"] for key in json.loads(capsys.readouterr().out)["keys"]] == ["first"]
+    assert main(["relations", "sqlite:///a.b.sqlite", "--least", "0", "--format", "json"]) == 0
+    assert [key["table"] for key in json.loads(capsys.readouterr().out)["keys"]] == ["second"]
+    assert main(["relations", "sqlite:///a+b.sqlite"]) != 0
 
 
 @pytest.mark.slow
@@ -406,6 +415,19 @@ def test_databases_made_up_hold_the_keys_they_say(tmp_path: Path, seed: int) -> 
             children = set(cells(key["table"], key["columns"]))
             assert len(parents) == len(set(parents)) and children <= set(parents)
             assert len(children) == int(key["distinct_child"])
+
+
+def test_diagrams_name_the_types_of_columns(lake: Lake) -> None:
+    found = lake.relations()
+    assert (
+        '"customer_id" integer' in found.to_dbml() and "integer customer_id" in found.to_mermaid()
+    )
+
+
+def test_an_accepted_relation_to_a_column_without_values_is_named(tmp_path: Path) -> None:
+    lake = deepjoin.index({"a": {"x": ["p", "q"]}, "b": {"y": [None, None]}}, tmp_path / "i")
+    lake.accept(("a", "x"), ("b", "y"))
+    assert "Accepted, but a column is gone or has no values: a.x -> b.y" in lake.relations().notes
 
 
 def test_the_diagram_is_sound_svg_with_every_table_and_relation(lake: Lake) -> None:

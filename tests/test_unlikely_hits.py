@@ -39,7 +39,7 @@ def test_unlikely_hits_come_apart_and_are_counted(lake: Lake) -> None:
     every, found = lake.search(query, 5, settings=EVERY), lake.search(query, 5)
     assert names(found) == ["first"]
     assert found.hits + found.unlikely == every.hits
-    assert not every.unlikely and all(hit.probability < 0.05 for hit in found.unlikely)
+    assert not every.unlikely and all(hit.probability < 0.15 for hit in found.unlikely)
     assert [hit.rank for hit in found.unlikely] == [2, 3, 4, 5]
     assert len(found.to_dict()["unlikely"]) == 4
     assert repr(found).splitlines()[-1].startswith("and 4 unlikely hits with a chance of 0.0")
@@ -55,12 +55,10 @@ def test_what_was_not_weighed_stays_together(lake: Lake) -> None:
         assert len(lake.search(query, 5, **how).hits) == 5
 
 
-def test_the_first_hit_stays_if_it_covers_half_of_the_query(lake: Lake) -> None:
-    for known, others, stays in ((4, 6, True), (2, 40, False)):
-        query = Column([*CODES[:known], *(f"else {n}" for n in range(others))], "measure")
-        found = lake.search(query, 3)
-        assert all(hit.probability < 0.05 for hit in (*found.hits, *found.unlikely))
-        assert (len(found.hits), len(found.unlikely)) == ((1, 2) if stays else (0, 3))
+def test_no_hit_may_be_likely(lake: Lake) -> None:
+    query = Column([*CODES[:2], *(f"else {n}" for n in range(40))], "measure")
+    found = lake.search(query, 3)
+    assert (len(found.hits), len(found.unlikely)) == (0, 3)
     assert repr(found).startswith("no likely hit\nand 3 unlikely hits")
 
 

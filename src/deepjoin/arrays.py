@@ -351,7 +351,7 @@ def expect_lookups(array: Any) -> None:
 
 
 def all_are_there(array: Any) -> bool:
-    """Tell whether nothing of an array needs to be requested before it is read."""
+    """Check whether nothing of an array needs to be requested before it is read."""
     pages = _pages(array)
     return pages is None or pages.ahead is None or pages.is_there
 

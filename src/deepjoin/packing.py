@@ -170,7 +170,7 @@ def _count(path: Path, words: int) -> int | None:
 
 
 def is_packed(path: Path) -> bool:
-    """Tell whether packed numbers are as `pack` writes them, bit for bit."""
+    """Check whether packed numbers are as `pack` writes them, bit for bit."""
     words = np.asarray(load_array(path))
     count = _count(path, len(words))
     if count is None:

@@ -116,12 +116,17 @@ def open_or_index_source(source: str) -> Lake:
 
 
 def _is_of(lake: Lake, source: str) -> bool:
-    """Tell whether a lake is that of a source, and not of another one that gave it its name."""
+    """Check whether a lake is that of a source, and not of another one that gave it its name."""
     from deepjoin.read import open_sources
+    from deepjoin.read.database import shown
 
-    place = Path(lake.path)
-    described = [one.describe(place) for one in open_sources(source, lake.settings)]
-    return list(lake.index.sources[: len(described)]) == described
+    place, known = Path(lake.path), list(lake.index.sources)
+    try:
+        described = [one.describe(place) for one in open_sources(source, lake.settings)]
+    except DeepJoinError:  # it is gone, or needs a driver that is not here: its index still answers
+        last = shown(source).rpartition("/")[2]
+        return any(str(one.get("url", "")).endswith(last) for one in known)
+    return known[: len(described)] == described
 
 
 def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake | None:

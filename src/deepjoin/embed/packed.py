@@ -179,7 +179,7 @@ class PackedRows(NamedTuple):
         return Rough(halves, half, 0.5, bounds / np.float32(half), bounds * self.errors[1])
 
     def is_filled(self) -> bool:
-        """Tell whether all numbers behind the last of each row are 0, as they were written."""
+        """Check whether all numbers behind the last of each row are 0, as they were written."""
         behind = [
             _unfolded(one, bits)[:, self.dimension :]
             for one, bits in ((self.codes, COARSE), (self.finer, FINER))

@@ -102,7 +102,7 @@ def chosen(kind: str, vectors: int, clustered: bool = True) -> str:
 
 
 def may_be(built: str, kind: str, vectors: int) -> bool:
-    """Tell whether an index is of the requested kind, built by this version or an earlier one."""
+    """Check whether an index is of the requested kind, built by this version or an earlier one."""
     once = {_SCAN} if kind == "auto" and vectors > SCANNED_UP_TO else set()
     return built in {chosen(kind, vectors), *once}
 

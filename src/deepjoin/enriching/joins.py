@@ -352,6 +352,8 @@ def _probability(name: str, hit: Hit) -> float:
     or flags, which fit everywhere. Row numbers do as well: theirs must say whose they are.
     """
     (mine, is_key), (theirs, is_theirs) = split_key(name), split_key(hit.column)
+    if hit.generic and is_key and is_theirs and not mine and not theirs:
+        return 0.0  # `id` and `id`: that rows are numbered
     is_named = bool(mine) and mine == theirs and is_key and is_theirs
     is_named = is_named or names_one_key(name, hit.column)
     is_same = is_named or (canonical(name) == canonical(hit.column) and not hit.generic)

@@ -1,12 +1,13 @@
 """Train the models of `deepjoin.matching.sense` from databases whose foreign keys are known.
 
-    python -m deepjoin.lab.sense DATABASES --open-data INDEX --judged pairs.csv --labelled CORPUS
+    python -m deepjoin.lab.sense DATABASES --labelled CORPUS
+        --open-data INDEX --judged judged_open_data.csv --questions judged_questions.csv
 
 DATABASES has ``spider/*.sqlite`` and ``spider_fk.csv`` (db, table, columns, ref_table, ref_columns,
-n_columns). ``--judged`` lists pairs of a lake of files that were judged by eye; ``--labelled`` is a
-corpus with labels, of whose queries every second one is learned from. Databases are held apart:
-figures are of databases that the model in question has not seen. Needs scikit-learn, which the
-package itself does not.
+n_columns). Of a lake of files, ``--judged`` lists pairs that were judged by eye, ``--questions``
+hits, of which sets named after a test are left out. ``--labelled`` is a corpus with labels, of
+whose queries every second one is learned from. Databases are held apart: figures are of databases
+that the model in question has not seen. Needs scikit-learn, which the package itself does not.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from deepjoin.indexing import index
 from deepjoin.lab.made_up import make_database
 from deepjoin.lake import Lake, open_lake
 from deepjoin.matching.sense import NUMBERS, BoostedTrees
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.relations import KEY_FEATURES, RelationFinder, WeighedPairs, key_features
 from deepjoin.search.hybrid import NameVectors
-from deepjoin.search.likely import HIT_FEATURES, LIST_FEATURES, QueryFacts
+from deepjoin.search.likely import HIT_FEATURES, QueryFacts
 from deepjoin.search.query import SearchQuery
 from deepjoin.settings import SearchSettings, Vectors
 
@@ -65,12 +66,16 @@ _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
 #: Hits of a foreign key's column that are learned from. A key is searched deeper, since its
-#: children may hold little of it; of its wrong hits after the first 150, every 20th is taken.
-_DEEP, _DEEPER, _SOME = 150, 1000, 20
-#: What hits of foreign keys, of keys and of labelled queries weigh, and how much more rivals do.
-_WEIGHTS = (2.0, 2.0, 1.0)
-_LIST_WEIGHTS = (2.0, 1.0)
+#: children may hold little of it; of its wrong hits after the first 100, every 20th is taken.
+_DEEP, _DEEPER, _SOME = 100, 500, 20
+#: What hits of foreign keys, of keys, of labelled queries, of lists of either, and of judged
+#: questions weigh, and how much more rivals do.
+_WEIGHTS = (2.0, 2.0, 1.3, 2.0, 1.0, 8.0)
 _RIVAL = 8.0
+#: How sets of questions are called that no model learns from.
+_TEST = "test"
+#: How many values a person types in, from and to.
+_TYPED = (3, 13)
 
 
 @dataclass(frozen=True)
@@ -370,6 +375,10 @@ class KnownQuery(NamedTuple):
     group: str
     #: Wrong answers that look most like right ones: other children of the same parent.
     rivals: frozenset[str] = frozenset()
+    #: The table whose columns are no answers.
+    exclude: str | None = None
+    #: All answers that are judged; empty: those that are not right are wrong.
+    judged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -393,25 +402,34 @@ def label_hits(
     """
     names = NameVectors(load_cell_encoder())
     rows, labels, numbers, groups, weights = [], [], [], [], []
-    every = SearchSettings(least=0)
+    every = SearchSettings(least=0, matches=0)
     for number, known in enumerate(queries):
         query = known.column
         facts = QueryFacts(SearchQuery(query, lake.settings.profile))
-        for hit in lake.search(query, depth, exclude_table=query.table, settings=every):
+        places: dict[int, list[tuple[int, Hit, bool]]] = {}
+        segments = {}
+        for hit in lake.search(query, depth, exclude_table=known.exclude, settings=every):
             is_right = hit.column_id in known.right
-            if most and hit.rank > most and hit.rank % _SOME and not is_right:
-                continue
-            segment, _ = lake.index.place(hit.table)
-            column = np.array([segment.catalog.find_column(hit.table, hit.column)])
-            meaning = names.similarity(query.name, segment, column)
-            share, back = np.array([hit.joinability]), np.array([hit.reverse])
-            rows.append(facts.features(segment, column, share, back, meaning)[0])
-            labels.append(int(is_right))
-            numbers.append(number)
-            groups.append(known.group)
-            weights.append(_RIVAL if hit.column_id in known.rivals else 1.0)
+            is_taken = not most or hit.rank <= most or hit.rank % _SOME == 0 or is_right
+            if is_taken and (not known.judged or hit.column_id in known.judged):
+                segment, _ = lake.index.place(hit.table)
+                column = segment.catalog.find_column(hit.table, hit.column)
+                segments[id(segment)] = segment
+                places.setdefault(id(segment), []).append((column, hit, is_right))
+        for which, some in places.items():
+            segment, columns = segments[which], np.array([column for column, _, _ in some])
+            meaning = names.similarity(query.name, segment, columns)
+            shares, back = (
+                np.array([getattr(hit, name) for _, hit, _ in some])
+                for name in ("joinability", "reverse")
+            )
+            rows.append(facts.features(segment, columns, shares, back, meaning))
+            labels += [int(is_right) for _, _, is_right in some]
+            numbers += [number] * len(some)
+            groups += [known.group] * len(some)
+            weights += [_RIVAL if hit.column_id in known.rivals else 1.0 for _, hit, _ in some]
     return LabelledHits(
-        np.array(rows), np.array(labels), np.array(numbers), groups, np.array(weights)
+        np.vstack(rows), np.array(labels), np.array(numbers), groups, np.array(weights)
     )
 
 
@@ -439,11 +457,15 @@ def foreign_key_queries(
         children.setdefault(str(parent.column_id), set()).add(str(child.column_id))
     if backwards:
         parents = {str(parent.column_id): (parent, group) for _, parent, group in ends}
-        return [KnownQuery(one, children[name], group) for name, (one, group) in parents.items()]
+        return [
+            KnownQuery(one, children[name], group, exclude=one.table)
+            for name, (one, group) in parents.items()
+        ]
     found = []
     for child, parent, group in ends:
         rivals = children[str(parent.column_id)] - {str(child.column_id)}
-        found.append(KnownQuery(child, {str(parent.column_id)}, group, frozenset(rivals)))
+        right = {str(parent.column_id)}
+        found.append(KnownQuery(child, right, group, frozenset(rivals), child.table))
     return found
 
 
@@ -460,19 +482,54 @@ def labelled_queries(corpus: Path) -> list[KnownQuery]:
     for row in pq.read_table(corpus / "queries.parquet").to_pylist():
         words = (row[name] or "" for name in ("title", "context"))
         query = Column(row["cells"], row["column_name"] or "", row["table_id"], *words)
-        found.append(KnownQuery(query, right.get(row["column_id"], set()), row["table_id"]))
+        known = right.get(row["column_id"], set()), row["table_id"]
+        found.append(KnownQuery(query, *known, exclude=query.table))
     return found
 
 
-def fit_hits(
-    sets: Sequence[LabelledHits],
-    weights: Sequence[float],
-    features: Sequence[str] = HIT_FEATURES,
-) -> BoostedTrees:
+def judged_queries(lake: Lake, judged: Path) -> list[KnownQuery]:
+    """Read questions of a lake whose answers a person judged: yes or no."""
+    answers: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for row in declared_keys(judged):
+        if not row["set"].startswith(_TEST):
+            answers.setdefault((row["query_table"], row["query_column"]), []).append(row)
+    found = []
+    for (table, column), rows in answers.items():
+        every, right = (
+            {
+                str(lake.column(one["table"], one["column"]).column_id)
+                for one in rows
+                if one["judged"] in said
+            }
+            for said in (("yes", "no"), ("yes",))
+        )
+        # The tables of one folder are held apart together.
+        known = KnownQuery(lake.column(table, column), right, table.rpartition("/")[0])
+        found.append(known._replace(exclude=table, judged=frozenset(every)))
+    return found
+
+
+def as_lists(queries: Sequence[KnownQuery]) -> list[KnownQuery]:
+    """Take some values of each query, as a person types them in: without a name or a table.
+
+    The column that they are from is a rival of what is looked up.
+    """
+    rng, found = np.random.default_rng(0), []
+    for one in queries:
+        values = list(dict.fromkeys(cell for cell in one.column.cells if cell not in (None, "")))
+        some = rng.permutation(len(values))[: rng.integers(*_TYPED)].tolist()
+        typed = one._replace(column=Column([values[place] for place in some], ""))
+        if own := one.column.column_id:
+            typed = typed._replace(exclude=None, rivals=one.rivals | {own})
+        found.append(typed)
+    return found
+
+
+def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedTrees:
     """Fit the model of hits; a part of them without the meaning of names, as equi hits have it."""
     from sklearn.model_selection import GroupKFold
 
-    rows = np.vstack([one.rows for one in sets])[:, : len(features)]
+    rows = np.vstack([one.rows for one in sets])
     labels = np.concatenate([one.labels for one in sets])
     groups = np.concatenate([one.groups for one in sets])
     weight = np.concatenate([w * one.weights for one, w in zip(sets, weights, strict=True)])
@@ -485,9 +542,9 @@ def fit_hits(
     rows[outside, HIT_FEATURES.index("same_place")] = 0
     chances = np.zeros(len(rows))
     for train, test in GroupKFold(5, shuffle=True, random_state=1).split(rows, labels, groups):
-        model = fit_rising_trees(rows[train], labels[train], features, weight[train])
+        model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
         chances[test] = model.probabilities(rows[test])
-    model = fit_rising_trees(rows, labels, features, weight)
+    model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
     return replace(model, curve=logistic_curve(chances, labels))
 
 
@@ -497,6 +554,7 @@ def main() -> None:
     parser.add_argument("databases", type=Path)
     parser.add_argument("--open-data", help="index of the lake that was judged")
     parser.add_argument("--judged", type=Path, help="what was judged")
+    parser.add_argument("--questions", type=Path, help="hits of that lake that were judged")
     parser.add_argument("--labelled", type=Path, help="corpus with labels, for the model of hits")
     parser.add_argument("-o", "--out", type=Path, default=NUMBERS)
     options = parser.parse_args()
@@ -514,12 +572,20 @@ def main() -> None:
         hits: list[LabelledHits] = []
         if options.labelled:
             wide = index(files, Path(scratch) / "cells")
-            hits.append(label_hits(wide, foreign_key_queries(wide, keys), _DEEP))
+            children = foreign_key_queries(wide, keys)
+            hits.append(label_hits(wide, children, _DEEP))
             parents = foreign_key_queries(wide, keys, backwards=True)
             hits.append(label_hits(wide, parents, _DEEPER, _DEEP))
             corpus = index(str(options.labelled), Path(scratch) / "labelled")
             # The other half of the queries is left to measure with.
-            hits.append(label_hits(corpus, labelled_queries(options.labelled)[::2]))
+            labelled = labelled_queries(options.labelled)[::2]
+            hits.append(label_hits(corpus, labelled))
+            hits.append(label_hits(wide, as_lists(children)))
+            hits.append(label_hits(corpus, as_lists(labelled)))
+            if options.open_data and options.questions:
+                judged = open_lake(options.open_data)
+                asked = judged_queries(judged, options.questions)
+                hits.append(label_hits(judged, asked, _DEEP))
     before = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     found = {
         "pair": models.alone.to_json(),
@@ -527,9 +593,7 @@ def main() -> None:
         "key": key.to_json(),
     }
     if hits:
-        found["hit"] = fit_hits(hits, _WEIGHTS).to_json()
-        children, _, labelled = hits
-        found["list"] = fit_hits((children, labelled), _LIST_WEIGHTS, LIST_FEATURES).to_json()
+        found["hit"] = fit_hits(hits, _WEIGHTS[: len(hits)]).to_json()
     options.out.write_text(json.dumps(before | found, separators=(",", ":")) + "\n", "utf-8")
     sys.stdout.write(
         f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}\n"

@@ -141,6 +141,6 @@ def _read_back(cell: str) -> str:
 
 
 def _runs(cell: str) -> bool:
-    """Tell whether a cell is a formula, with any number of ``'`` before it."""
+    """Check whether a cell is a formula, with any number of ``'`` before it."""
     bare = cell.lstrip("'")
     return plain_text(bare) != bare

@@ -11,9 +11,16 @@ from deepjoin.lazy import cached_property
 from deepjoin.matching.names import Bits, NameTable, home_of, letters_of, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import JoinEdge
+from deepjoin.normalise.canonical import CellType
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.relating.partners import JoinLinks
-from deepjoin.search.likely import HIT_FEATURES, PairSide, Shared, column_place, hit_features
+from deepjoin.search.likely import (
+    HIT_FEATURES,
+    PairSide,
+    Shared,
+    column_place,
+    hit_features,
+)
 from deepjoin.store.feedback import Feedback
 from deepjoin.store.segment import Numbering
 
@@ -78,12 +85,18 @@ class LinkChances:
             np.zeros(len(query)),
             described.place[right],
             (described.home[left] == described.home[right]) & (described.home[left] != 0),
+            *self._spelled(query),
         )
         one, other = (self._side(columns, at, described) for at in (left, right))
         rows = hit_features(one, other, shared)
         found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
         # How many are weighed at once changes the last digits.
         return np.round(found, _DIGITS)
+
+    def _spelled(self, columns: Int) -> tuple[Double, Double]:
+        """Return what the types of columns let expect of their values, which may be hashes."""
+        is_text = self._stored[1][columns] == CellType.TEXT
+        return np.where(is_text, 12.0, 4.0), np.where(is_text, 0.0, 1.0)
 
     def _side(self, columns: Int, at: Int, described: _Described) -> PairSide:
         cells, types, generic = self._stored

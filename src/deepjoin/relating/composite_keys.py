@@ -101,7 +101,7 @@ class KeyFinder:
                 yield [pair[child] for pair in ordered], [pair[parent] for pair in ordered]
 
     def has_rows(self, columns: Sequence[int]) -> bool:
-        """Tell whether it is known which rows of some columns belong together."""
+        """Check whether it is known which rows of some columns belong together."""
         return all(
             segment.rows is not None and int(segment.rows.widths[number]) != NOT_STORED
             for segment, number in map(self.columns.column, columns)

@@ -361,7 +361,11 @@ def shown_columns(relations: Sequence[Relation], keys: Sequence[TableKey]) -> di
     return found
 
 
-def to_dbml(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
+#: Returns the type of a table's column.
+Kinds = Callable[[str, str], str]
+
+
+def to_dbml(relations: Sequence[Relation], keys: Sequence[TableKey], kind: Kinds) -> str:
     """Write DBML: tables with the columns that matter, then references."""
     best = primary_keys(keys)
     lines: list[str] = []
@@ -369,7 +373,7 @@ def to_dbml(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
         lines.append(f"Table {_quoted(table)} {{")
         for column in columns:
             is_key = table in best and best[table].columns == (column,)
-            lines.append(f"  {_quoted(column)} varchar{' [pk]' if is_key else ''}")
+            lines.append(f"  {_quoted(column)} {kind(table, column)}{' [pk]' if is_key else ''}")
         lines += ["}", ""]
     for one in relations:
         sign = "-" if one.cardinality == "1:1" else ">"
@@ -394,7 +398,7 @@ def _ends(columns: Sequence[str]) -> str:
     return f"({', '.join(map(_quoted, columns))})"
 
 
-def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
+def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey], kind: Kinds) -> str:
     """Write an erDiagram; names that Mermaid cannot take are quoted or reduced to letters."""
     best = primary_keys(keys)
     foreign = {(one.child_table, column) for one in relations for column in one.child_columns}
@@ -405,7 +409,7 @@ def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
             marks = ["PK"] if table in best and column in best[table].columns else []
             marks += ["FK"] if (table, column) in foreign else []
             mark = f" {','.join(marks)}" if marks else ""
-            lines.append(f"        value {_attribute(column)}{mark}")
+            lines.append(f"        {kind(table, column)} {_attribute(column)}{mark}")
         lines.append("    }")
     for one in relations:
         many = "|o" if one.cardinality == "1:1" else "}o"
@@ -417,7 +421,7 @@ def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
 
 def _entity(text: str) -> str:
     """Quote a text for Mermaid, on one line and without a directive, which may stand anywhere."""
-    return '"' + printable(text).replace('"', "'").replace("%%", "% %") + '"'
+    return '"' + re.sub("%(?=%)", "% ", printable(text).replace('"', "'")) + '"'
 
 
 def _attribute(column: str) -> str:

@@ -273,6 +273,14 @@ class RelationFinder:
                         return int(first + column) if lake.joins[first + column] else None
         return None
 
+    def kind(self, table: str, column: str) -> str:
+        """Return the type of a table's column in a word."""
+        number = self._column(table, (column,))
+        if number is None:
+            return "text"
+        segment, place = self.columns.column(number)
+        return segment.catalog.type_name(place)
+
     def _matched(self, child: int, parent: int) -> int:
         """Count the values that two columns share."""
         (one, x), (other, y) = self.columns.column(child), self.columns.column(parent)
@@ -373,6 +381,8 @@ class Relations(Sequence[Relation]):
     notes: tuple[str, ...] = ()
     #: What people accepted and rejected.
     decisions: tuple[Decision, ...] = ()
+    #: Returns the type of a table's column, for diagrams.
+    kind: Callable[[str, str], str] = field(default=lambda _table, _column: "text", compare=False)
 
     def __len__(self) -> int:
         return len(self.relations)
@@ -427,7 +437,7 @@ class Relations(Sequence[Relation]):
 
     def to_dbml(self) -> str:
         """Write tables, keys and references in DBML."""
-        return output.to_dbml(self.relations, self.keys)
+        return output.to_dbml(self.relations, self.keys, self.kind)
 
     def to_svg(self) -> str:
         """Draw a diagram: tables with their keys, relations with crow's feet."""
@@ -435,7 +445,7 @@ class Relations(Sequence[Relation]):
 
     def to_mermaid(self) -> str:
         """Write an entity-relationship diagram for Mermaid."""
-        return output.to_mermaid(self.relations, self.keys)
+        return output.to_mermaid(self.relations, self.keys, self.kind)
 
 
 def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -> Relations:
@@ -476,6 +486,11 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
             f"column, the likeliest {_LISTED} are."
         )
     found = {ends_of(Decision(*_ends(one), accepted=True)) for one in relations}
+    notes += [
+        f"Accepted, but a column is gone or has no values: {_shown(one)}"
+        for one in index.feedback
+        if one.accepted and one.child_table and ends_of(one) not in found
+    ]
     missing = tuple(
         one for one in declared or () if ends_of(Decision(*one, accepted=True)) not in found
     )
@@ -488,7 +503,14 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
     keys.sort(key=lambda key: (key.table, -key.probability, key.columns))
     seconds = time.perf_counter() - finder.began
     said = tuple(index.feedback)
-    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes), said)
+    measured = seconds, least, missing, tuple(notes), said
+    return Relations(relations, tuple(keys), *measured, finder.kind)
+
+
+def _shown(one: Decision) -> str:
+    """Write the ends of a decision in a line."""
+    ends = (one.child_table, one.child_columns), (one.parent_table, one.parent_columns)
+    return " -> ".join(f"{table}.{'+'.join(columns)}" for table, columns in ends)
 
 
 def _ends(one: Relation) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:

@@ -36,7 +36,7 @@ from deepjoin.model import (
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, SIMILAR_CELLS
-from deepjoin.search.likely import KeySide, column_place, key_probabilities
+from deepjoin.search.likely import KeySide, column_place, key_probabilities, spelled
 from deepjoin.search.mappings import Mapping, MappingSearch, SegmentTables
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import CHANCE_DIGITS
@@ -146,7 +146,7 @@ class CompositeSearch:
         ranked: Sequence[tuple[SegmentTables, Mapping]],
         options: SearchOptions,
     ) -> bool:
-        """Tell whether parts may have to be rewritten: no table has many tuples as they are."""
+        """Check whether parts may have to be rewritten: no table has many tuples as they are."""
         if self.join != "any" or self.encoder is None or not options.programs or options.k == 0:
             return False
         most = ranked[0][1].found if ranked else 0
@@ -324,6 +324,7 @@ def _probabilities(query: TupleQuery, measured: Sequence[_Measured], decided: De
         int(query.counts.sum()),
         [int(part.kind) for part in query.parts],
         [int(part.generic) for part in query.parts],
+        spellings=[spelled(part.cells.values) for part in query.parts],
     )
     theirs, shares, reverse = [], [], []
     for one in measured:

@@ -274,7 +274,11 @@ class SemanticSearch(Searcher):
             if same and others[same[0]].joinability >= one.joinability:
                 continue
             others = [two for at, two in enumerate(others) if at not in same]
-            others.insert(_rank_among(one, others), one)
+            at = _rank_among(one, others)
+            if not query.name:  # a column that holds what was typed in needs no program
+                held = (n for n, two in enumerate(others, 1) if two.joinability >= one.joinability)
+                at = max(at, *held, 0)
+            others.insert(at, one)
         others = others[: options.columns]
         places = [(one.segment, one.column) for one in others]
         merged = SemanticRanking(query, places, lambda chosen: [others[at] for at in chosen])

@@ -34,10 +34,10 @@ HIT_FEATURES = (
     *("target_run", "target_year", "target_flag", "place", "same_name", "same_stem"),
     *("name_letters", "name_letters_back", "name_meaning", "table_letters", "table_letters_back"),
     *("title_letters", "home", "query_key", "target_key", "query_named", "target_named"),
-    *("same_place", "query_home", "child_letters", "child_letters_back"),
+    *("same_place", "query_home", "child_letters", "child_letters_back", "length", "digits"),
 )
-#: What the model of lists looks at: a list has no table that could refer to another.
-LIST_FEATURES = HIT_FEATURES[: HIT_FEATURES.index("query_home")]
+#: Values of a query whose spelling is looked at.
+_SPELLED = 256
 
 
 class PairSide(NamedTuple):
@@ -64,6 +64,23 @@ class Shared(NamedTuple):
     #: Place of the target in its table, and whether both tables are in one folder or database.
     place: Int | Int32
     is_near: Marks
+    #: How the query's values are spelled: see `spelled`.
+    length: Double | float
+    digits: Double | float
+
+
+def spelled(values: Sequence[str]) -> tuple[float, float]:
+    """Return the mean length of values, and the share of their characters that are digits.
+
+    Short numbers meet by chance, whatever surrounds them; long codes do not.
+
+    >>> spelled(["R+27", "R+9"])
+    (3.5, 0.42857142857142855)
+    """
+    some = values[:: max(1, len(values) // _SPELLED)]
+    text = "".join(some)
+    digits = sum(map(text.count, "0123456789"))
+    return len(text) / max(1, len(some)), digits / max(1, len(text))
 
 
 def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
@@ -117,6 +134,8 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
         "query_home": query_home,
         "child_letters": refers,
         "child_letters_back": refers_back,
+        "length": np.log2(1 + np.asarray(shared.length)),
+        "digits": shared.digits,
     }
     # Feature by feature in memory, as trees look at them.
     rows = np.empty((len(HIT_FEATURES), len(target.size)))
@@ -247,6 +266,10 @@ class QueryFacts:
             *(NameTable.of([column.name]), letters_of([title])),
         )
 
+    @cached_property
+    def _spelled(self) -> tuple[float, float]:
+        return spelled(self.query.cells.values)
+
     def chances(self, scores: ColumnScores) -> list[float]:
         """Return the chance of each column that was scored, computed once."""
         if id(scores) not in self._chances:
@@ -279,7 +302,8 @@ class QueryFacts:
         target, place = TargetFacts.of(segment).side(segment, columns)
         unknown = np.zeros(len(columns))
         near = self._are_near(segment.catalog, segment.catalog.column_tables[columns])
-        rows = hit_features(self._side, target, Shared(unknown, unknown, unknown, place, near))
+        shared = Shared(unknown, unknown, unknown, place, near, *self._spelled)
+        rows = hit_features(self._side, target, shared)
         order = np.argsort(columns)
         self._described[id(segment)] = columns[order], rows.T.take(order, axis=1).T
         return rows
@@ -289,12 +313,7 @@ class QueryFacts:
     ) -> Double:
         """Return the chance of each column."""
         rows = self.features(segment, columns, shares, reverse, meaning)
-        # Values without a name are looked up: what refers to them is seldom what is wanted.
-        if self.query.name:
-            found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
-        else:
-            model = shipped_model("list", LIST_FEATURES)
-            found = model.probabilities(rows[:, : len(LIST_FEATURES)])
+        found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
         if not self.query.decided:
             return found
         said = decisions(self.query, segment, columns)
@@ -322,6 +341,8 @@ class KeySide(NamedTuple):
     generics: Sequence[int]
     #: Place of the first column in its table.
     place: int = 0
+    #: How the values of each column are spelled: see `spelled`. Of targets nobody asks.
+    spellings: Sequence[tuple[float, float]] = ()
 
 
 def key_probabilities(
@@ -350,10 +371,12 @@ def key_probabilities(
     place = np.array([one.place for one in targets])
     home = home_of(query.table)
     near = np.array([bool(home) and home_of(one.table) == home for one in targets], bool)
+    length = sum(one for one, _ in query.spellings)
+    digits = sum(one * share for one, share in query.spellings)
     rows = hit_features(
         side([query] * count, own),
         side(targets, np.arange(1, count + 1)),
-        Shared(shares, reverse, np.zeros(count), place, near),
+        Shared(shares, reverse, np.zeros(count), place, near, length, digits / max(1, length)),
     )
     same = [list(one.kinds) == list(query.kinds) for one in targets]
     rows[:, _AT["same_type"]] = same

@@ -248,7 +248,7 @@ class MappingSearch:
                 yield mappings
 
     def _stop(self) -> bool:
-        """Tell whether the time is up; something is returned even then."""
+        """Check whether the time is up; something is returned even then."""
         self._is_late = self._options.is_late and bool(self._best)
         return self._is_late
 

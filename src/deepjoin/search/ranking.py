@@ -35,8 +35,8 @@ CHANCE_DIGITS = 1
 #: Tables of one family come behind others that are at least so likely; how many are looked through
 #: for these, for each hit.
 _LIKELY, _THROUGH = 0.5, 40
-#: Hits below this are the last step of that order: one in twenty of them would be made.
-UNLIKELY = 0.05
+#: Hits below this do not fill a page.
+UNLIKELY = 0.15
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
@@ -336,15 +336,22 @@ def rank_keys(
     last = scores.segment.catalog.column_generic[some] != 0 if demote else nothing
     # What a person said of a join comes before all that can be measured.
     said = decisions(query, scores.segment, some) if is_any else nothing
-    chances = np.round(facts.chances(scores), CHANCE_DIGITS) if is_any else nothing
-    # Without a name, nothing but its cells speaks for a row number, and cells say little.
+    chances = np.array(facts.chances(scores)) if is_any else nothing
+    # Without a name, nothing but its cells speaks for a row number, and cells say little; and what
+    # was typed in is all wanted.
+    if not query.name:
+        chances = chances * scores.joinabilities(len(query))
+    chances = np.round(chances, CHANCE_DIGITS)
     first = -said, last * (not (is_any and query.name)), -chances, last
     # Of columns that match alike, the key of a table comes before those that refer to it as well.
-    if is_any and query.name:
+    unique = nothing
+    if is_any:
         cells = scores.segment.catalog.column_cells[some]
-        unique = (scores.segment.values.sizes(some) >= cells).astype(np.float64)
-    else:
-        unique = nothing
+        is_key = scores.segment.values.sizes(some) >= cells
+        # Without a name, a row number is no key to what was typed in.
+        unique = np.where(
+            bool(query.name) | (scores.segment.catalog.column_generic[some] == 0), is_key, 0.0
+        )
     numbers = scores.scores(len(query)), unique, scores.reverse, scores.likeness
     return np.array([*first, *(-np.round(of, _DIGITS) for of in numbers)])
 

@@ -91,8 +91,7 @@ def set_apart(
     """Separate the hits that a person would hardly make a join of.
 
     Without a threshold from the caller, only hits ranked by probability, of queries with a name,
-    are separated. Of a list with room left only hits without a match are; and the first hit stays
-    if most of the query matches.
+    are separated. Of a list with room left only hits without a match are.
     """
     least = options.least
     if least == 0 or (least is None and (not is_weighed or options.threshold > 0)):
@@ -101,12 +100,7 @@ def set_apart(
         likely = [hit.probability >= least for hit in hits]
     else:
         is_full = len(hits) == options.k
-        likely = [
-            _is_likely(hit)
-            or bool(hit.matched and not is_full)
-            or (place == 0 and hit.joinability >= _MOST)
-            for place, hit in enumerate(hits)
-        ]
+        likely = [_is_likely(hit) or bool(hit.matched and not is_full) for hit in hits]
     return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
 
 

@@ -339,7 +339,7 @@ class TableRows:
         return rows, keys
 
     def is_unique(self, columns: Sequence[int]) -> bool:
-        """Tell whether no two complete rows have the same tuple."""
+        """Check whether no two complete rows have the same tuple."""
         _, keys = self.tuples_of(columns)
         for count in (_FIRST_ROWS, len(keys)):
             some = keys[:count]

@@ -57,8 +57,15 @@ function Bar({ label, says, of, equal, alike }: Shown) {
 
 function figures(of: number, equal: number, alike: number | null): string {
   const found = [`${percent(equal)} equal`];
-  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} similar`);
+  // The difference of what is shown, so that both add up to the share at the top.
+  const more = alike === null ? 0 : shown(alike) - shown(equal);
+  if (alike !== null && alike > equal) found.push(`${more > 0 ? more : "<1"}% similar`);
   return `${found.join(", ")} of ${count(of)}`;
+}
+
+/** A share in whole percents, as `percent` writes it. */
+function shown(share: number): number {
+  return share < 1 ? Math.min(99, Math.round(share * 100)) : 100;
 }
 
 /** Explains the two shades of the bars. */
