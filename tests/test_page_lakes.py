@@ -82,14 +82,16 @@ def test_tables_of_one_kind_are_folded(browser: Browser, tmp_path: Path) -> None
 def test_generic_keys_are_marked_wherever_they_are_shown(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     rows = "".join(f"{number},x{number}\n" for number in range(1, 60))
-    (tmp_path / "lake/numbers.csv").write_text(f"n,text\n{rows}")
-    (tmp_path / "mine.csv").write_text("no,other\n" + "".join(f"{n},y{n}\n" for n in range(1, 40)))
+    (tmp_path / "lake/stations.csv").write_text(f"station_no,text\n{rows}")
+    (tmp_path / "mine.csv").write_text(
+        "station_no,other\n" + "".join(f"{n},y{n}\n" for n in range(1, 40))
+    )
     deepjoin.index(tmp_path / "lake")
     with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
         page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
         expect(page.locator(".best li").first).to_contain_text("generic key")
         expect(page.locator(".key-warning")).to_contain_text("Row numbers")
-        page.locator(".key").filter(has_text="no").last.click()
+        page.locator(".key").filter(has_text="station_no").last.click()
         expect(page.locator(".card .warning")).to_contain_text("Row numbers")
         page.get_by_role("link", name="Preview the join").click()
         expect(page.locator(".warning").first).to_contain_text("Row numbers")
@@ -121,6 +123,7 @@ def test_a_key_of_several_columns(browser: Browser, tmp_path: Path) -> None:
     deepjoin.index(tmp_path / "lake")
     with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
         page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
+        settled(page)
         page.locator(".key").filter(has_text="team").last.click()
         expect(page.locator(".card").first).to_contain_text("On this column alone, 60 rows result.")
         page.get_by_label("and", exact=True).select_option("year")

@@ -30,7 +30,7 @@ export function BestJoins({ source }: { source: Source }) {
 
 function Joins({ found, running, source }: { found: Results; running: boolean; source: Source }) {
   const joins = bestJoins(found).slice(0, LISTED);
-  if (joins.length === 0 && !running) return <p class="hint">Nothing in the lake joins with these columns.</p>;
+  if (joins.length === 0 && !running) return <p class="hint">No table of the lake is likely to join with these columns.</p>;
   return (
     <>
       <ol class="best">
