@@ -18,10 +18,10 @@ from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
-from deepjoin.matching.careful import AlikePairs, look_alike
+from deepjoin.matching.careful import AlikePairs, CarefulModels, look_alike
 from deepjoin.matching.decisions import Decisions, write_doubtful
 from deepjoin.matching.features import ValueWords
-from deepjoin.matching.trees import Trees, TreeSum
+from deepjoin.matching.trees import Network, Trees, TreeSum
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
 from deepjoin.show.text import plain_text
@@ -424,3 +424,33 @@ def test_trees_that_see_what_all_rows_have_in_common_add_up_the_same() -> None:
     rows = np.stack([np.linspace(0, 1, 100), np.full(100, 0.7)], axis=1).astype(np.float32)
     assert np.allclose(trees.total(rows), np.where(rows[:, 0] <= 0.5, 1.0, 3.0))
     assert np.allclose(trees.total(rows[:, ::-1]), 2.0 + (rows[:, 0] > 0.5))
+
+
+def test_a_network_cuts_features_and_passes_them_on() -> None:
+    network = Network.load(
+        {
+            "mean": [1.0, 0.0],
+            "deviation": [0.5, 1.0],
+            "layers": [[[[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0]], [[[1.0], [-1.0]], [0.25]]],
+        }
+    )
+    # (2 - 1) / .5 is 2; 9 is cut to 4, which makes 2 * 4 + 1.
+    silu = [2 / (1 + np.exp(-2.0)), 9 / (1 + np.exp(-9.0))]
+    found = network(np.tile(np.array([[2.0, 9.0]], np.float32), (20_000, 1)))
+    assert np.allclose(found, silu[0] - silu[1] + 0.25, atol=1e-5)
+
+
+def test_candidates_of_a_value_share_one_chance() -> None:
+    # Trees that know nothing, and a network whose score is the feature.
+    nothing = {"base": 0.0, "trees": [[[0, 0, 0, 0, 0.0]]]}
+    same = {"mean": [0.0], "deviation": [1.0], "layers": [[[[1.0]], [0.0]]]}
+    models = CarefulModels.load({"first": nothing, "second": nothing, "networks": [same]})
+    scores = np.array([[3.0], [3.0], [3.0]], np.float32)
+    rivals, alone = models.chances(np.array([4, 4, 7]), scores)[1:].tolist()
+
+    def halved(chance: float) -> float:
+        odds = (chance / (1 - chance)) ** 0.5
+        return odds / (1 + odds)
+
+    assert rivals == pytest.approx(halved(np.exp(3) / (1 + 2 * np.exp(3))))
+    assert alone == pytest.approx(halved(np.exp(3) / (1 + np.exp(3))))

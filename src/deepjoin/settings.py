@@ -223,7 +223,7 @@ class JoinSettings:
     #: ("one-to-one"), or "all".
     matching: str = "best"
     #: Least estimated precision of all pairs of values, above 0 and up to 1: similar values are
-    #: taken, likeliest first, as long as it is reached; None for those with a chance of .58.
+    #: taken, likeliest first, as long as it is reached; None for those with a chance of .5.
     precision: float | None = None
     #: What people decided about pairs of values, as in `deepjoin.match`: (yours, theirs, True or
     #: False), or a CSV file with the columns query, target and decision.

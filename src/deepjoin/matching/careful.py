@@ -1,20 +1,22 @@
 """Careful similarity: which values that are not equal mean the same thing, and how sure that is.
 
-Candidates share rare trigrams or have close vectors. A first model compares the two values of a
-pair. A second one also sees the surroundings: the next best partner on either side, whether the
-partner has an equal value already, and how alike values of one column are, which are different
-things by nature. Both are boosted trees shipped as numbers (docs/decisions/0032).
+Candidates share rare trigrams or have close vectors. A first model, boosted trees, compares the two
+values of a pair. Two others also see the surroundings: the next best partner on either side,
+whether the partner has an equal value already, and how alike values of one column are, which are
+different things by nature. Trees judge each pair, small networks choose among the candidates of a
+value and no partner at all; the mean of their log odds counts (docs/decisions/0032).
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log1p
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from deepjoin.arrays import Array, Double, Float, Int, Marks, distinct, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import NAMES, Difference, ValueWords, WordWeights, pair_features
-from deepjoin.matching.trees import Trees, load_trees, ordered
+from deepjoin.matching.trees import Network, Trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
 #: Candidates of a value by trigrams and by vectors, and how many of them are scored.
@@ -40,8 +42,24 @@ _CODE, _CODED, _NEARLY = 3, 0.65, 0.02
 _FEW_WORDS = 3
 #: The chance of a best partner of which nothing is known.
 _USUAL = 0.3
+#: The score of a network that means certainty.
+_CERTAIN = 30.0
 #: The most that the chance of a pair can be whose words or numbers contradict each other.
 _DOUBTFUL = 0.2
+
+#: What the first model sees, and what the others see besides, by name.
+FIRST = ("spelled", "meant", *NAMES, "differences_meant")
+SURROUNDINGS = (
+    "chance", "next_in_row", "above_row", "row_rank", "next_in_column", "above_column",
+    "column_rank", "spelled_above_row", "spelled_above_column", "taken", "mine_sibling",
+    "theirs_sibling", "above_sibling", "mine_sibling_spelled", "theirs_sibling_spelled",
+    "spelled_above_sibling", "siblings_above", "size", "other_size", "size_ratio", "equal",
+    "mean_best", "mean_sibling",
+)  # fmt: skip
+HABITS = (
+    "difference_seen", "difference_within", "mine_within", "theirs_within", "mine_seen",
+    "theirs_seen", "difference_sure", "mine_sure", "theirs_sure", "least_sure",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -167,7 +185,7 @@ def first_features(pair: ComparedColumns, equal: Int) -> DescribedPairs:
 def second_features(
     pair: ComparedColumns, equal: Int, found: DescribedPairs, first: Trees
 ) -> Float:
-    """Describe pairs with their surroundings, as the second model sees them."""
+    """Describe pairs with their surroundings, in the order of `FIRST`, `SURROUNDINGS`, `HABITS`."""
     left, right, rows, _ = found
     size, other_size = len(pair.words[0]), len(pair.words[1])
     chance = first.chance(rows)
@@ -191,13 +209,13 @@ def second_features(
         alone.append((scores, spelled))
         shapes.append(np.sort(scores[chosen]))
     (mine_score, mine_spelled), (their_score, their_spelled) = alone
-    null = 1 - np.searchsorted(shapes[1], chance) / max(len(shapes[1]), 1)
     best_rows = chance[row_rank == 0]
-    columns = [
+    above = 1 - np.searchsorted(shapes[1], chance) / max(len(shapes[1]), 1)
+    around = [
         chance, in_row, chance - in_row, row_rank, in_column, chance - in_column, column_rank,
         rows[:, 0] - spelled_row, rows[:, 0] - spelled_column, taken[right],
         mine_score[left], their_score[right], chance - their_score[right],
-        mine_spelled[left], their_spelled[right], rows[:, 0] - their_spelled[right], null,
+        mine_spelled[left], their_spelled[right], rows[:, 0] - their_spelled[right], above,
         np.full(len(left), np.log1p(size)), np.full(len(left), np.log1p(other_size)),
         np.full(len(left), np.log((1 + size) / (1 + other_size))),
         np.full(len(left), np.mean(equal >= 0)),
@@ -206,7 +224,7 @@ def second_features(
     ]  # fmt: skip
     best = np.where(row_rank == 0, chance, -1.0)
     counted = _counted_differences(pair.words[0], found, best, apart)
-    return np.hstack([rows, np.stack(columns, axis=1), counted]).astype(np.float32)
+    return np.hstack([rows, np.stack(around, axis=1), counted]).astype(np.float32)
 
 
 class _Habits:
@@ -287,9 +305,34 @@ def _counted_differences(
     return counted
 
 
+@dataclass(frozen=True)
+class CarefulModels:
+    """The first model, and the two that also see the surroundings of a pair."""
+
+    first: Trees
+    second: Trees
+    networks: tuple[Network, ...]
+
+    @classmethod
+    def load(cls, stored: dict[str, Any]) -> CarefulModels:
+        """Read the models from what `json` gives."""
+        first, second = (Trees.load(stored[name]) for name in ("first", "second"))
+        return cls(first, second, tuple(map(Network.load, stored["networks"])))
+
+    def chances(self, left: Int, rows: Float) -> Double:
+        """Return the chance of each pair; the candidates of a value share one chance."""
+        scores = np.mean([network(rows) for network in self.networks], axis=0)
+        scores = np.clip(scores, -_CERTAIN, _CERTAIN)
+        odds = np.exp(scores)
+        others = np.maximum(np.bincount(left, odds)[left] - odds, 0)
+        # The odds against it are those of the other candidates, and of no partner, which is 1.
+        log_odds = (self.second.log_odds(rows) + scores - np.log1p(others)) / 2
+        return np.asarray(1 / (1 + np.exp(-log_odds)))
+
+
 @cache
-def _models() -> dict[str, Trees]:
-    return load_trees(_MODEL)
+def _models() -> CarefulModels:
+    return CarefulModels.load(json.loads(_MODEL.read_text("utf-8")))
 
 
 def scored_pairs(
@@ -304,7 +347,7 @@ def scored_pairs(
     if len(found.left) == 0:
         return none
     models = _models()
-    chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
+    chances = models.chances(found.left, second_features(pair, equal, found, models.first))
     chances = with_knowledge(chances, found.rows)
     return ScoredPairs(found.left, found.right, _with_codes(pair, found, chances))
 
@@ -334,8 +377,8 @@ def with_knowledge(chances: Double, rows: Float) -> Double:
     # That close without a common word, the cell encoder knows both (UK, 1B).
     known = (rows[:, 1] >= _SYNONYM) & (rows[:, 2] == 0)
     chances = np.where(known, np.maximum(chances, rows[:, 1] - 0.05), chances)
-    # One rare word each that the other lacks sets two short names apart (Foods, Optics): of such
-    # pairs that the models accept, 55 to 65% are right.
+    # One rare word each that the other lacks sets two short names apart (Foods, Optics). Of such
+    # pairs that the models accept, most are right where the same two words differ often.
     feature = {name: rows[:, 2 + at] for at, name in enumerate(NAMES)}
     contrary = (feature["mine_left"] == 1) & (feature["theirs_left"] == 1)
     contrary &= (feature["contrast"] >= 0.5) & (feature["leftover_dice"] < 0.4)
@@ -392,7 +435,7 @@ def look_alike(groups: Sequence[AlikePairs], least: float) -> list[Marks]:
     apart = np.zeros(len(spelled))  # what the vectors of the words that differ would say
     rows = np.column_stack([spelled, np.concatenate(cosines), np.concatenate(compared), apart])
     rows = rows.astype(np.float32)
-    chances = with_knowledge(_models()["first"].chance(rows), rows)
+    chances = with_knowledge(_models().first.chance(rows), rows)
     doubtful = (chances < least) & (rows[:, 2] > 0)
     ends = np.cumsum([len(some) for _, some in pairs])
     for (number, some), marks in zip(pairs, np.split(doubtful, ends[:-1]), strict=True):

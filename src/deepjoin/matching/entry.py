@@ -47,7 +47,7 @@ def match(
         a program rewrites, as "Last, First" to "First Last". The program is shown with the result.
     precision
         The least estimated precision of all pairs, from 0 to 1: similar values are taken, likeliest
-        first, as long as it is reached. By default, those with a chance of at least .58 match.
+        first, as long as it is reached. By default, those with a chance of at least .5 match.
     decisions
         What people decided about pairs: (query, target, True or False), or a CSV file with the
         columns query, target and decision (accept, reject or empty). Accepted pairs match whatever

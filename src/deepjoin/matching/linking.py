@@ -19,7 +19,7 @@ from deepjoin.normalise.canonical import CellType, cell_types
 
 #: The least chance of being right that makes two similar values match: with it, 90% of the pairs of
 #: sets that the models have not seen are right.
-LEAST_CHANCE = 0.58
+LEAST_CHANCE = 0.5
 #: Another candidate with at least this chance makes a match ambiguous.
 TIE_CHANCE = 0.3
 #: Characters of a value that are compared for similarity.
@@ -34,7 +34,7 @@ _REQUESTED_CHANCE = 0.2
 class LinkOptions:
     """What a caller wants of the pairs, and what people decided about some of them."""
 
-    #: The estimated precision to reach; None for pairs with a chance of at least .58.
+    #: The estimated precision to reach; None for pairs with a chance of at least .5.
     precision: float | None = None
     #: Pairs of places that people accepted or rejected.
     accepted: tuple[tuple[int, int], ...] = ()

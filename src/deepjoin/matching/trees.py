@@ -1,10 +1,8 @@
-"""Boosted decision trees as plain numbers: a small model that needs no library to run."""
+"""Boosted trees and small networks as plain numbers: models that need no library to run."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,11 @@ from deepjoin.lazy import cached_property
 _FEW, _WALKED = 64, 256
 #: Rows whose masks are held at a time, and the leaves that a mask has bits for.
 _MASKED, _LEAVES = 128, 16
+#: Rows that pass a network at a time, and the standard deviations at which features are cut.
+_BLOCK, _FAR = 1 << 11, 4.0
+#: Rows of a matrix product: for so few (by 81 features and 48 cells, under 1 << 18 products),
+#: OpenBLAS starts no threads, which would keep spinning.
+_SMALL = 64
 
 
 class TreeSum:
@@ -133,15 +136,50 @@ class Trees:
         parts = roots, nodes[:, 0].astype(np.int64), nodes[:, 1].astype(np.float32)
         return cls(float(stored["base"]), TreeSum(*parts, left, right, nodes[:, 4]))
 
+    def log_odds(self, rows: Float) -> Double:
+        """Return the log of the odds for each row of features."""
+        return np.asarray(self.total(rows) + self.base)
+
     def chance(self, rows: Float) -> Double:
         """Return the probability for each row of features."""
-        return np.asarray(1 / (1 + np.exp(-(self.total(rows) + self.base))))
+        return np.asarray(1 / (1 + np.exp(-self.log_odds(rows))))
 
 
-def load_trees(file: Path) -> dict[str, Trees]:
-    """Read the ensembles of a file by name."""
-    stored: dict[str, dict[str, object]] = json.loads(file.read_text("utf-8"))
-    return {name: Trees.load(one) for name, one in stored.items() if isinstance(one, dict)}
+@dataclass(frozen=True)
+class Network:
+    """A network of few layers that scores rows of features, with SiLU between the layers."""
+
+    #: Mean and standard deviation of each feature.
+    mean: Float
+    deviation: Float
+    #: Weights (inputs by outputs) and biases; the last layer has one output.
+    layers: tuple[tuple[Float, Float], ...]
+
+    @classmethod
+    def load(cls, stored: dict[str, Any]) -> Network:
+        """Read a network from what `json` gives."""
+        layers = [tuple(np.array(part, np.float32) for part in layer) for layer in stored["layers"]]
+        mean, deviation = (np.array(stored[name], np.float32) for name in ("mean", "deviation"))
+        return cls(mean, deviation, tuple((weights, bias) for weights, bias in layers))
+
+    def __call__(self, rows: Float) -> Double:
+        """Score each row of features."""
+        found = np.empty(len(rows))
+        for start in range(0, len(rows), _BLOCK):
+            part = rows[start : start + _BLOCK]
+            cells = np.zeros((-(-len(part) // _SMALL), _SMALL, len(self.mean)), np.float32)
+            cells.reshape(-1, len(self.mean))[: len(part)] = part
+            cells -= self.mean
+            cells /= self.deviation
+            np.clip(cells, -_FAR, _FAR, out=cells)
+            for weights, bias in self.layers[:-1]:
+                cells = cells @ weights
+                cells += bias
+                # The logistic function as a hyperbolic tangent, which cannot overflow.
+                cells *= 0.5 + 0.5 * np.tanh(0.5 * cells)
+            weights, bias = self.layers[-1]
+            found[start : start + _BLOCK] = (cells @ weights + bias).ravel()[: len(part)]
+        return found
 
 
 def ordered(values: Array, owners: Int, count: int) -> tuple[Double, Double]:
