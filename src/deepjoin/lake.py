@@ -334,7 +334,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             found = replace(
                 found, hits=tuple(replace(hit, rank=n) for n, hit in enumerate(hits, 1))
             )
-        likely, unlikely = set_apart(found.hits, options, is_weighed=False)
+        likely, unlikely = set_apart(found.hits, options, usual=0)
         found = replace(found, hits=likely, unlikely=unlikely)
         return found if together or likely or unlikely else None
 

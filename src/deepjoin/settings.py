@@ -189,8 +189,9 @@ class SearchSettings:
     #: Nearest columns that method deepjoin-exact verifies; more find more and take longer.
     verified: int = 500
     #: Least probability, from 0 to 1: hits below it come apart, in ``results.unlikely``; 0 lists
-    #: all. The default is 0.15 for joins of kind "any" and a column with a name, if there are hits
-    #: enough to fill the list, and 0.3 for hits that cover less than half of either column.
+    #: all. The default is for joins of kind "any" and a column with a name, if there are hits
+    #: enough to fill the list: 0.05, or 0.15 for numbers, dates and codes of digits; twice that
+    #: for hits that cover less than half of either column.
     least: float | None = None
 
     def __post_init__(self) -> None:

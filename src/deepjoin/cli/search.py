@@ -95,8 +95,9 @@ ARGUMENTS = (
     Argument("--min-joinability T", "only hits with at least this joinability (0 to 1)", share),
     Argument(
         "--least P",
-        "set hits with a lower chance apart (0 to 1); default: for --join any, those below .15 "
-        "(.3 if they cover little of both columns) that would fill the list; 0 lists all",
+        "set hits with a lower chance apart (0 to 1); default: for --join any, those below .05 "
+        "(.15 for numbers; twice that if they cover little of both columns) that would fill the "
+        "list; 0 lists all",
         share,
     ),
     Argument("--group", "one hit a table", ("tables",)),

@@ -35,8 +35,6 @@ CHANCE_DIGITS = 1
 #: Tables of one family come behind others that are at least so likely; how many are looked through
 #: for these, for each hit.
 _LIKELY, _THROUGH = 0.5, 40
-#: Hits below this do not fill a page.
-UNLIKELY = 0.15
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 

@@ -14,14 +14,17 @@ from threading import Lock
 from time import perf_counter
 
 from deepjoin.model import Column, Hit, Partial, Results
-from deepjoin.search.likely import with_decision
-from deepjoin.search.query import SearchOptions
-from deepjoin.search.ranking import UNLIKELY, Ranking
+from deepjoin.search.likely import spelled, with_decision
+from deepjoin.search.query import SearchOptions, SearchQuery
+from deepjoin.search.ranking import Ranking
 
 #: Searchers kept by a lake: callers choose tau, and each tau has a searcher.
 _KEPT = 16
 #: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
 _COINCIDENCE = 0.1
+#: Hits with a smaller chance do not fill a page: those of any column, and of one whose characters
+#: are digits from this share on, which meets others by chance.
+_UNLIKELY, _UNLIKELY_NUMBERS, _NUMBERS = 0.05, 0.15, 0.3
 #: A hit covers most of a column from this share on.
 _MOST = 0.5
 #: So few values are found in many columns; a lake does not index such columns either.
@@ -68,7 +71,8 @@ class Searcher(ABC):
             hits = tuple(_hits(ranking, options))
             if decided := options.decided(query):
                 hits = tuple(with_decision(hit, decided) for hit in hits)
-            hits, unlikely = set_apart(hits, options, ranking.is_by_chance and bool(query.name))
+            is_weighed = ranking.is_by_chance and bool(query.name)
+            hits, unlikely = set_apart(hits, options, _least(ranking.query) if is_weighed else 0)
             seconds = watch.stop("verify")
             ranking.query.reading = partial(_measuring, seconds, options)
             described = ranking.query.described()
@@ -86,28 +90,34 @@ class Searcher(ABC):
 
 
 def set_apart(
-    hits: Sequence[Hit], options: SearchOptions, is_weighed: bool
+    hits: Sequence[Hit], options: SearchOptions, usual: float
 ) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
     """Separate the hits that a person would hardly make a join of.
 
-    Without a threshold from the caller, only hits ranked by probability, of queries with a name,
-    are separated. Of a list with room left only hits without a match are.
+    ``usual`` is the least chance where the caller names none; 0 if nothing is separated then. Of a
+    list with room left only hits without a match are.
     """
     least = options.least
-    if least == 0 or (least is None and (not is_weighed or options.threshold > 0)):
+    if least == 0 or (least is None and (not usual or options.threshold > 0)):
         return tuple(hits), ()
     if least is not None:
         likely = [hit.probability >= least for hit in hits]
     else:
         is_full = len(hits) == options.k
-        likely = [_is_likely(hit) or bool(hit.matched and not is_full) for hit in hits]
+        likely = [_is_likely(hit, usual) or bool(hit.matched and not is_full) for hit in hits]
     return tuple(compress(hits, likely)), tuple(compress(hits, map(not_, likely)))
 
 
-def _is_likely(hit: Hit) -> bool:
+def _least(query: SearchQuery) -> float:
+    """Return the least chance of hits that are worth a place, for a query with a name."""
+    _, digits = spelled(query.cells.values)
+    return _UNLIKELY_NUMBERS if digits >= _NUMBERS else _UNLIKELY
+
+
+def _is_likely(hit: Hit, least: float) -> bool:
     """Whether a hit is worth a place; one that covers little of both columns has to be likelier."""
     covers_much = max(hit.joinability, hit.reverse) >= _MOST
-    return hit.probability >= (UNLIKELY if covers_much else 2 * UNLIKELY)
+    return hit.probability >= (least if covers_much else 2 * least)
 
 
 @contextmanager

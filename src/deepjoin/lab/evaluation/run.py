@@ -169,7 +169,10 @@ def _answered(
     # Methods that compare no cells by meaning are judged by tau, and search without.
     compares = "cell vectors" in method_named(method).needs
     tau, verified = task.settings.tau if compares else None, task.settings.verified
-    how = SearchSettings(tau) if verified is None else SearchSettings(tau, verified=verified)
+    # The whole order is judged: nothing is set apart.
+    how = SearchSettings(tau, least=0)
+    if verified is not None:
+        how = replace(how, verified=verified)
     search = partial(built.lake.search, join=task.join, method=method, settings=how)
 
     def make() -> Answers:
