@@ -27,6 +27,8 @@ from deepjoin.store.segment import Numbering
 #: Pairs of one table whose chance is estimated, the strongest; the others have next to none.
 _WEIGHED, _NEXT_TO_NONE = 1000, 1e-4
 _DIGITS = 9
+#: The usual length of values and share of digits in them, of text and of other types.
+_TEXT_SPELLED, _OTHER_SPELLED = (12.0, 0.0), (4.0, 1.0)
 #: Edges of a graph whose chances are estimated at a time.
 _PAIRS = 1 << 16
 
@@ -94,9 +96,10 @@ class LinkChances:
         return np.round(found, _DIGITS)
 
     def _spelled(self, columns: Int) -> tuple[Double, Double]:
-        """Return what the types of columns let expect of their values, which may be hashes."""
+        """Return the usual spelling of values of the columns' types; stored ones may be hashes."""
         is_text = self._stored[1][columns] == CellType.TEXT
-        return np.where(is_text, 12.0, 4.0), np.where(is_text, 0.0, 1.0)
+        length, digits = np.where(is_text[:, None], _TEXT_SPELLED, _OTHER_SPELLED).T
+        return length, digits
 
     def _side(self, columns: Int, at: Int, described: _Described) -> PairSide:
         cells, types, generic = self._stored
